@@ -34,7 +34,7 @@ BUILT = $(if $(findstring tests,$(PARTS)),$(BUILT_TESTS)) \
 
 .DELETE_ON_ERROR:
 .PHONY: all help demo test bench sanitize tsan matrix audit size budgets budgets-update test-poison coverage tidy fnlen \
-        ratchet-update mutate clean need-cc built
+        ratchet-update mutate clean need-cc built built-benches built-budgets
 
 all: test
 
@@ -57,12 +57,16 @@ test: need-cc ## all tests; the last line says `N passed, 0 failed`
 
 built: $(BUILT)
 
+built-benches: $(BENCHES:%=$(BUILD)/bench_%)
+
+built-budgets: $(BUDGETS:%=$(BUILD)/budget_%)
+
 test-%: need-cc ## one test program, ARGS=part-of-a-name
 	@$(MAKE) --no-print-directory -s $(BUILD)/test_$*
 	@$(BUILD)/test_$* $(ARGS)
 
 bench: need-cc ## every figure, one line each; BENCH_QUICK=1 is shorter
-	@$(MAKE) --no-print-directory -s $(BENCHES:%=$(BUILD)/bench_%)
+	@$(MAKE) --no-print-directory -s built-benches
 	@bad=0; for b in $(BENCHES); do $(BUILD)/bench_$$b $(ARGS) || bad=1; done; exit $$bad
 
 bench-%: need-cc ## the figures of one header, ARGS="--name part-of-a-name"
@@ -89,17 +93,18 @@ audit: need-cc ## exports, macros left behind, globals, common blocks, needs
 	@CC="$(CC)" CXX="$(CXX)" sh tests/tools/audit.sh $(HEADERS)
 
 fnlen: ## length and depth of the functions
-	@python3 tests/tools/fnlen.py $(HEADERS)
+	@if command -v python3 >/dev/null 2>&1; then python3 tests/tools/fnlen.py $(HEADERS); \
+	else echo "skip fnlen: python3 is missing (apt-get install python3)"; fi
 
 size: need-cc ## bytes of code a header
 	@CC="$(CC)" sh tests/tools/size.sh $(HEADERS)
 
 budgets: need-cc ## instructions and system calls an operation against bench/budgets.tsv
-	@$(MAKE) --no-print-directory -s $(BUDGETS:%=$(BUILD)/budget_%)
+	@$(MAKE) --no-print-directory -s built-budgets
 	@BUILD="$(BUILD)" sh tests/tools/budgets.sh $(BUDGETS)
 
 budgets-update: need-cc ## writes bench/budgets.tsv anew
-	@$(MAKE) --no-print-directory -s $(BUDGETS:%=$(BUILD)/budget_%)
+	@$(MAKE) --no-print-directory -s built-budgets
 	@BUILD="$(BUILD)" sh tests/tools/budgets.sh --update $(BUDGETS)
 
 coverage: need-cc ## lines that the tests reach; may not fall below tests/tools/ratchet.tsv
