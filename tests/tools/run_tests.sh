@@ -2,11 +2,12 @@
 # run_tests.sh: runs what `make test` built, adds up the closing lines and prints one of its own as the last line.
 #
 # Environment: BUILD (folder with the programs), CC, CFLAGS, TESTS (names of the test programs, without test_),
-# PARTS (of: tests compile programs examples docs fuzz chat wire; all where unset), TEST_SECONDS (limit a program, 120).
+# RUNNER (words in front of each program, e.g. an emulator), PARTS (of: tests compile programs examples docs fuzz chat wire; all where unset), TEST_SECONDS (limit a program, 120).
 # A program without a closing line `N passed, M failed` counts as one test, judged by its exit code; test programs must have one. A closing line is
 # believed only together with the right exit code. CB_REQUIRE_ALL=1 makes a skipped part a failure.
 set -u
 BUILD=${BUILD:-build}
+RUNNER=${RUNNER:-}
 CC=${CC:-cc}
 CFLAGS=${CFLAGS:--O2}
 export BUILD CC CFLAGS
@@ -45,12 +46,14 @@ run() { # NAME COMMAND...: one program
     name=$1
     shift
     if [ ! -e "$1" ] && ! command -v "$1" >/dev/null 2>&1; then
+        grep -F "$(basename "$1")" "$BUILD/build.log" 2>/dev/null | tail -n 1 >"$log/$name.log"
         fail "$name" "was not built"
         return
     fi
+    case $1 in "$BUILD"/*) runner=$RUNNER ;; *) runner= ;; esac
     begin=$(date +%s)
-    # shellcheck disable=SC2086 # limit is a list of words
-    $limit "$@" >"$log/$name.log" 2>&1 </dev/null
+    # shellcheck disable=SC2086 # both are lists of words
+    $limit $runner "$@" >"$log/$name.log" 2>&1 </dev/null
     rc=$?
     took=$(($(date +%s) - begin))
     line=$(tr -d '\r' <"$log/$name.log" | grep -aE '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' | tail -n 1)
