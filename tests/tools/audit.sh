@@ -67,7 +67,8 @@ audit() {
         nm --defined-only "$t/$o" | awk '$2 ~ /^[bBdDCsSgG]$/ { print $3 }' >"$t/x"
         verdict "$h" "$([ ! -s "$t/x" ] || echo "writable globals ($o): $(words "$t/x")")"
     done
-    nm --defined-only "$t/i.o" | awk '$2 == "t" || $2 == "r" { print $3 }' | grep -vE "^(cbi_${n}_|\.LC|__PRETTY|__func__)" >"$t/x"
+    nm --defined-only "$t/i.o" | awk '$2 == "t" || $2 == "r" { print $3 }' |
+        grep -vE "^(cbi_${n}_|cb_${n}_.*\.(part|isra|constprop|cold)|CSWTCH\.|\.LC|__PRETTY|__func__)" >"$t/x" # the rest are the compiler's own
     verdict "$h" "$([ ! -s "$t/x" ] || echo "statics without cbi_${n}_: $(words "$t/x")")"
     nm -g --defined-only "$t/s.o" | awk '{ print $3 }' >"$t/x"
     verdict "$h" "$([ ! -s "$t/x" ] || echo "STATIC mode exports: $(words "$t/x")")"
@@ -106,7 +107,7 @@ page() { # HEADER NAME: the top page and the order of the first lines
     [ "${last:=0}" -le 120 ] || verdict "$1" "the top page has $last lines, at most 120"
     # the shared block has its own width: it is the same bytes everywhere
     awk '/^\/\* ---- shared by all/ { off = 1 } /^\/\* ---- end shared/ { off = 0 } !off && length($0) > 110 { printf "%d ", NR }' "$1" >"$t/x"
-    verdict "$1" "$([ ! -s "$t/x" ] || echo "lines over 110 columns: $(words "$t/x")")"
+    verdict "$1" "$([ ! -s "$t/x" ] || echo "$(wc -w <"$t/x") lines over 110 columns: $(cut -c 1-70 "$t/x")")"
     grep -nE "$(printf '\t')|[ ]+$" "$1" | cut -d: -f1 >"$t/x"
     verdict "$1" "$([ ! -s "$t/x" ] || echo "tabs or blanks at the end of lines: $(words "$t/x")")"
     grep -qE "^#define CB_$2_VERSION 0x[0-9a-f]{6}" "$1" || verdict "$1" "no CB_$2_VERSION 0xMMmmpp"
