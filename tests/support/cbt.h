@@ -39,32 +39,42 @@ static uint64_t cbt_rand_last; /* seed of the running case, printed when it fail
 static uint64_t cbt_rand_at;
 
 /* -- failures -- */
-CBT_UNUSED static void cbt_fail(const char *file, int line, const char *kind, const char *text)
+#define CBT_SHOWN 8 /* failures of one case that are printed; the rest only count */
+static int cbt_case_failures;
+
+/* Counts a failure; true when it is to be printed. */
+CBT_UNUSED static bool cbt_failed(void)
 {
+    int before = CBT_COUNT(cbt_case_failures);
     CBT_COUNT(cbt_failures);
     fflush(stdout);
-    fprintf(stderr, "FAIL %s:%d: %s: %s\n", file, line, kind, text);
+    if (before == CBT_SHOWN) {
+        fprintf(stderr, "     more failures of this case are not printed\n");
+    }
+    return before < CBT_SHOWN;
+}
+
+CBT_UNUSED static void cbt_fail(const char *file, int line, const char *kind, const char *text)
+{
+    if (cbt_failed()) {
+        fprintf(stderr, "FAIL %s:%d: %s: %s\n", file, line, kind, text);
+    }
 }
 
 CBT_UNUSED static void cbt_eq_at(const char *file, int line, const char *a_text, const char *b_text,
                                  unsigned long long a, unsigned long long b)
 {
-    if (a == b) {
-        return;
+    if (a != b && cbt_failed()) {
+        fprintf(stderr, "FAIL %s:%d: %s is %llu (0x%llx), want %s = %llu (0x%llx)\n", file, line, a_text, a, a, b_text, b, b);
     }
-    CBT_COUNT(cbt_failures);
-    fflush(stdout);
-    fprintf(stderr, "FAIL %s:%d: %s is %llu (0x%llx), want %s = %llu (0x%llx)\n", file, line, a_text, a, a, b_text, b, b);
 }
 
 CBT_UNUSED static void cbt_str_at(const char *file, int line, const char *a_text, const char *a, const char *b)
 {
-    if (a != NULL && b != NULL && strcmp(a, b) == 0) {
-        return;
+    if ((a == NULL || b == NULL || strcmp(a, b) != 0) && cbt_failed()) {
+        fprintf(stderr, "FAIL %s:%d: %s is \"%s\", want \"%s\"\n", file, line, a_text, a != NULL ? a : "(null)",
+                b != NULL ? b : "(null)");
     }
-    CBT_COUNT(cbt_failures);
-    fflush(stdout);
-    fprintf(stderr, "FAIL %s:%d: %s is \"%s\", want \"%s\"\n", file, line, a_text, a != NULL ? a : "(null)", b != NULL ? b : "(null)");
 }
 
 CBT_UNUSED static void cbt_mem_at(const char *file, int line, const char *text, const void *a, const void *b, size_t size)
@@ -73,13 +83,14 @@ CBT_UNUSED static void cbt_mem_at(const char *file, int line, const char *text, 
     const unsigned char *y = (const unsigned char *)b;
     size_t i;
     for (i = 0; i < size; i++) {
-        if (x[i] != y[i]) {
-            CBT_COUNT(cbt_failures);
-            fflush(stdout);
+        if (x[i] == y[i]) {
+            continue;
+        }
+        if (cbt_failed()) {
             fprintf(stderr, "FAIL %s:%d: %s differs at byte %llu of %llu: 0x%02x, want 0x%02x\n", file, line, text,
                     (unsigned long long)i, (unsigned long long)size, (unsigned)x[i], (unsigned)y[i]);
-            return;
         }
+        return;
     }
 }
 
@@ -243,6 +254,7 @@ CBT_UNUSED static int cbt_run(const cbt_case *c)
 {
     const char *seed = getenv("CBT_SEED");
     int failures = CBT_READ(cbt_failures), skips = CBT_READ(cbt_skips);
+    cbt_case_failures = 0;
     cbt_seed(seed != NULL ? (uint64_t)strtoull(seed, NULL, 0) : 1u);
     c->fn();
     if (CBT_READ(cbt_failures) != failures) {
