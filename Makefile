@@ -146,7 +146,7 @@ $(BUILD)/chat: $(wildcard examples/chat/*.c examples/chat/*.h) $(HEADERS)
 $(BUILD)/bench_%: bench/bench_%.c $(wildcard bench/*.h bench/peers/*) $(HEADERS) $(SUPPORT)
 	@mkdir -p $(BUILD)
 	@rm -f $@
-	$(CC) $(CFLAGS) -Wall -Wextra -I. $< -o $@ $(LDFLAGS) $(LDLIBS)
+	$(CC) $(CFLAGS) -DNDEBUG -Wall -Wextra -I. $< -o $@ $(LDFLAGS) $(LDLIBS)
 
 $(BUILD)/budget_%: bench/budget_%.c $(wildcard bench/*.h) $(HEADERS) $(SUPPORT)
 	@mkdir -p $(BUILD)
