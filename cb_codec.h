@@ -428,44 +428,44 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #define CB_CODEC_GET_OF(members, bits, lo, hi, way, T, n, ...) CB_CODEC_GET_##way(T, n)
 
 /* -- the kinds -- */
-#define CB_CODEC_FIELD_none(n) uint8_t n;, 0, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(NONE, n, 0, 0)
-#define CB_CODEC_FIELD_u8(n) uint8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(U8, n, 1, 0)
-#define CB_CODEC_FIELD_u16(n) uint16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(U16, n, 2, 0)
-#define CB_CODEC_FIELD_u32(n) uint32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(U32, n, 4, 0)
-#define CB_CODEC_FIELD_u64(n) uint64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(U64, n, 8, 0)
-#define CB_CODEC_FIELD_i8(n) int8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(I8, n, 1, 0)
-#define CB_CODEC_FIELD_i16(n) int16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(I16, n, 2, 0)
-#define CB_CODEC_FIELD_i32(n) int32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(I32, n, 4, 0)
-#define CB_CODEC_FIELD_i64(n) int64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(I64, n, 8, 0)
-#define CB_CODEC_FIELD_f32(n) float n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(F32, n, 4, 0)
-#define CB_CODEC_FIELD_f64(n) double n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(F64, n, 8, 0)
-#define CB_CODEC_FIELD_varu(n) uint64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(VARU, n, 1, 0)
-#define CB_CODEC_FIELD_vari(n) int64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(VARI, n, 1, 0)
-#define CB_CODEC_FIELD_flag(n) bool n;, 1, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(FLAG, n, 0, 1)
+#define CB_CODEC_FIELD_none(n) uint8_t n;, 0, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_NONE, n, 0, 0)
+#define CB_CODEC_FIELD_u8(n) uint8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U8, n, 1, 0)
+#define CB_CODEC_FIELD_u16(n) uint16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U16, n, 2, 0)
+#define CB_CODEC_FIELD_u32(n) uint32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U32, n, 4, 0)
+#define CB_CODEC_FIELD_u64(n) uint64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U64, n, 8, 0)
+#define CB_CODEC_FIELD_i8(n) int8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I8, n, 1, 0)
+#define CB_CODEC_FIELD_i16(n) int16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I16, n, 2, 0)
+#define CB_CODEC_FIELD_i32(n) int32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I32, n, 4, 0)
+#define CB_CODEC_FIELD_i64(n) int64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I64, n, 8, 0)
+#define CB_CODEC_FIELD_f32(n) float n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F32, n, 4, 0)
+#define CB_CODEC_FIELD_f64(n) double n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F64, n, 8, 0)
+#define CB_CODEC_FIELD_varu(n) uint64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARU, n, 1, 0)
+#define CB_CODEC_FIELD_vari(n) int64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARI, n, 1, 0)
+#define CB_CODEC_FIELD_flag(n) bool n;, 1, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_FLAG, n, 0, 1)
 #define CB_CODEC_FIELD_range(n, low, high) \
     int32_t n;, CB_CODEC_SPAN_BITS(low, high), 0, 0, cbi_leaf, ~, n, \
-    CB_CODEC_ENTRY(RANGE, NONE, n, n, CB_CODEC_SPAN(low, high), \
+    CB_CODEC_ENTRY(CB_CODEC_KIND_RANGE, CB_CODEC_KIND_NONE, n, n, CB_CODEC_SPAN(low, high), \
                    CB_CODEC_CHECKED((low) <= (high) && (low) >= -2147483647 - 1 && (high) <= 2147483647, low), \
                    0, CB_CODEC_SPAN_BITS(low, high), 0, 0, NULL)
 #define CB_CODEC_FIELD_enum(n, values) \
     uint32_t n;, CB_CODEC_SPAN_BITS(1, values), 0, 0, cbi_leaf, ~, n, \
-    CB_CODEC_ENTRY(ENUM, NONE, n, n, CB_CODEC_CHECKED((values) >= 1, (values) - 1), 0, \
+    CB_CODEC_ENTRY(CB_CODEC_KIND_ENUM, CB_CODEC_KIND_NONE, n, n, CB_CODEC_CHECKED((values) >= 1, (values) - 1), 0, \
                    0, CB_CODEC_SPAN_BITS(1, values), 0, 0, NULL)
 #define CB_CODEC_FIELD_quant(n, low, high, bits) \
     float n;, bits, 0, 0, cbi_leaf, ~, n, \
-    CB_CODEC_ENTRY(QUANT, NONE, n, n, 0, 0, 0, CB_CODEC_CHECKED((bits) >= 1 && (bits) <= 24, bits), low, high, NULL)
+    CB_CODEC_ENTRY(CB_CODEC_KIND_QUANT, CB_CODEC_KIND_NONE, n, n, 0, 0, 0, CB_CODEC_CHECKED((bits) >= 1 && (bits) <= 24, bits), low, high, NULL)
 #define CB_CODEC_FIELD_text(n, max) \
     char n[(max) + 1];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
-    CB_CODEC_BOUNDED(TEXT, n, n, max)
+    CB_CODEC_BOUNDED(CB_CODEC_KIND_TEXT, n, n, max)
 #define CB_CODEC_FIELD_bytes(n, max) \
     uint32_t n##_size; uint8_t n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
-    CB_CODEC_BOUNDED(BYTES, n, n##_size, max)
+    CB_CODEC_BOUNDED(CB_CODEC_KIND_BYTES, n, n##_size, max)
 #define CB_CODEC_FIELD_view(n, max) \
     cb_slice n;, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
-    CB_CODEC_BOUNDED(VIEW, n, n, max)
+    CB_CODEC_BOUNDED(CB_CODEC_KIND_VIEW, n, n, max)
 #define CB_CODEC_FIELD_nest(n, T) \
     T n;, (int)cbi_codec_bits_##T, (int)cbi_codec_body_min_##T, (int)cbi_codec_body_max_##T, cbi_nest, T, n, \
-    CB_CODEC_ENTRY(NEST, NEST, n, n, 0, 0, 0, 0, 0, 0, cbi_codec_schema_##T)
+    CB_CODEC_ENTRY(CB_CODEC_KIND_NEST, CB_CODEC_KIND_NEST, n, n, 0, 0, 0, 0, 0, 0, cbi_codec_schema_##T)
 
 /* Lists and opts take an element. A kind without parameters has a row CB_CODEC_ELEMENT_<kind>, which begins with a
  * place holder; anything else is a schema's name: CB_CODEC_ELEMENT_<name> then stays one unknown word, and the
@@ -478,34 +478,34 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
     CB_CODEC_CALL(CB_CODEC_FIELD_OPT, n, e, CB_CODEC_ELEMENT_##e, CB_CODEC_ELEMENT_SCHEMA(e))
 #define CB_CODEC_FIELD_LIST(n, max, e, probe, type, lo, hi, kind, width, schema, way, opt_way, ...) \
     uint32_t n##_count; type n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + ((max) * (hi) + 7) / 8, way, e, n, \
-    CB_CODEC_ENTRY(LIST, kind, n, n##_count, CB_CODEC_CHECKED((max) >= 1 && (lo) >= 1, max), 0, width, 0, 0, 0, schema)
+    CB_CODEC_ENTRY(CB_CODEC_KIND_LIST, kind, n, n##_count, CB_CODEC_CHECKED((max) >= 1 && (lo) >= 1, max), 0, width, 0, 0, 0, schema)
 #define CB_CODEC_FIELD_OPT(n, e, probe, type, lo, hi, kind, width, schema, list_way, way, ...) \
     bool has_##n; type n;, 1, 0, ((hi) + 7) / 8, way, e, n, \
-    CB_CODEC_ENTRY(OPT, kind, n, has_##n, 1, 0, width, 1, 0, 0, schema)
-#define CB_CODEC_ELEMENT_u8 ~, uint8_t, 8, 8, U8, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u16 ~, uint16_t, 16, 16, U16, 2, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u32 ~, uint32_t, 32, 32, U32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u64 ~, uint64_t, 64, 64, U64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i8 ~, int8_t, 8, 8, I8, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i16 ~, int16_t, 16, 16, I16, 2, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i32 ~, int32_t, 32, 32, I32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i64 ~, int64_t, 64, 64, I64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_f32 ~, float, 32, 32, F32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_f64 ~, double, 64, 64, F64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_varu ~, uint64_t, 8, 80, VARU, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_vari ~, int64_t, 8, 80, VARI, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_flag ~, bool, 1, 1, FLAG, 1, NULL, cbi_leaf, cbi_leaf
+    CB_CODEC_ENTRY(CB_CODEC_KIND_OPT, kind, n, has_##n, 1, 0, width, 1, 0, 0, schema)
+#define CB_CODEC_ELEMENT_u8 ~, uint8_t, 8, 8, CB_CODEC_KIND_U8, 1, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_u16 ~, uint16_t, 16, 16, CB_CODEC_KIND_U16, 2, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_u32 ~, uint32_t, 32, 32, CB_CODEC_KIND_U32, 4, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_u64 ~, uint64_t, 64, 64, CB_CODEC_KIND_U64, 8, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_i8 ~, int8_t, 8, 8, CB_CODEC_KIND_I8, 1, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_i16 ~, int16_t, 16, 16, CB_CODEC_KIND_I16, 2, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_i32 ~, int32_t, 32, 32, CB_CODEC_KIND_I32, 4, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_i64 ~, int64_t, 64, 64, CB_CODEC_KIND_I64, 8, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_f32 ~, float, 32, 32, CB_CODEC_KIND_F32, 4, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_f64 ~, double, 64, 64, CB_CODEC_KIND_F64, 8, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_varu ~, uint64_t, 8, 80, CB_CODEC_KIND_VARU, 1, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_vari ~, int64_t, 8, 80, CB_CODEC_KIND_VARI, 1, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_flag ~, bool, 1, 1, CB_CODEC_KIND_FLAG, 1, NULL, cbi_leaf, cbi_leaf
 #define CB_CODEC_ELEMENT_SCHEMA(e) \
-    e, ((int)e##_min_size * 8), ((int)e##_max_size * 8), NEST, 0, cbi_codec_schema_##e, cbi_each, cbi_maybe, ~
+    e, ((int)e##_min_size * 8), ((int)e##_max_size * 8), CB_CODEC_KIND_NEST, 0, cbi_codec_schema_##e, cbi_each, cbi_maybe, ~
 
 /* -- what the rows are made of -- */
-#define CB_CODEC_PLAIN(kind, n, width, bits) CB_CODEC_ENTRY(kind, NONE, n, n, 0, 0, width, bits, 0, 0, NULL)
+#define CB_CODEC_PLAIN(kind, n, width, bits) CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, n, 0, 0, width, bits, 0, 0, NULL)
 #define CB_CODEC_BOUNDED(kind, n, mark, max) \
-    CB_CODEC_ENTRY(kind, NONE, n, mark, CB_CODEC_CHECKED((max) >= 1, max), 0, CB_CODEC_PREFIX(max), 0, 0, 0, NULL)
+    CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, mark, CB_CODEC_CHECKED((max) >= 1, max), 0, CB_CODEC_PREFIX(max), 0, 0, 0, NULL)
 #define CB_CODEC_ENTRY(kind, element, n, mark, bound, base, width, bits, low, high, schema) \
     { CB_CODEC_NAME(n), schema, (double)(low), (double)(high), (uint32_t)offsetof(cbi_codec_self, n), \
       (uint32_t)offsetof(cbi_codec_self, mark), (uint32_t)(bound), (int32_t)(base), \
-      (uint8_t)CB_CODEC_KIND_##kind, (uint8_t)CB_CODEC_KIND_##element, (uint8_t)(width), (uint8_t)(bits) }
+      (uint8_t)(kind), (uint8_t)(element), (uint8_t)(width), (uint8_t)(bits) }
 #if defined(CB_CODEC_NO_STRINGS)
 #define CB_CODEC_NAME(n) ""
 #else
