@@ -28,7 +28,7 @@ PARTS = $(ALL_PARTS)
 
 BUILT_TESTS = $(TESTS:%=$(BUILD)/test_%)
 BUILT = $(if $(findstring tests,$(PARTS)),$(BUILT_TESTS)) \
-        $(if $(findstring programs,$(PARTS)),$(patsubst %,$(BUILD)/program_%,$(filter-out $(WRAPPED),$(PROGRAMS)))) \
+        $(if $(findstring programs,$(PARTS)),$(patsubst %,$(BUILD)/programs/%,$(filter-out $(WRAPPED),$(PROGRAMS)))) \
         $(if $(findstring fuzz,$(PARTS)),$(FUZZERS:%=$(BUILD)/fuzz_%)) \
         $(if $(findstring chat,$(PARTS)),$(if $(wildcard examples/chat/chat.c),$(BUILD)/chat))
 
@@ -52,7 +52,7 @@ demo: need-cc ## the chat service with 100 bots, DEMO_SECONDS=10
 
 test: need-cc ## all tests; the last line says `N passed, 0 failed`
 	@mkdir -p $(BUILD)
-	@$(MAKE) --no-print-directory -k built >$(BUILD)/build.log 2>&1 || { grep -E 'error|Error' $(BUILD)/build.log | head -20; true; }
+	@$(MAKE) --no-print-directory -k built >$(BUILD)/build.log 2>&1 || { grep -E 'error:|undefined reference|multiple definition|\*\*\* \[' $(BUILD)/build.log | head -20; true; }
 	@BUILD="$(BUILD)" CC="$(CC)" CFLAGS="$(CFLAGS)" TESTS="$(TESTS)" PARTS="$(PARTS)" sh tests/tools/run_tests.sh
 
 built: $(BUILT)
@@ -128,8 +128,8 @@ $(BUILD)/test_%: tests/test_%.c $(HEADERS) $(SUPPORT)
 	@rm -f $@
 	$(CC) $(CFLAGS) -Wall -Wextra -I. $< -o $@ $(LDFLAGS) $(LDLIBS)
 
-$(BUILD)/program_%: tests/programs/%.c $(wildcard tests/programs/*.c) $(HEADERS) $(SUPPORT)
-	@mkdir -p $(BUILD)
+$(BUILD)/programs/%: tests/programs/%.c $(wildcard tests/programs/*) $(HEADERS) $(SUPPORT)
+	@mkdir -p $(BUILD)/programs
 	@rm -f $@
 	$(CC) $(CFLAGS) $(STRICT) -I. $< -o $@ $(LDFLAGS) $(LDLIBS)
 

@@ -68,7 +68,7 @@ audit() {
         verdict "$h" "$([ ! -s "$t/x" ] || echo "writable globals ($o): $(words "$t/x")")"
     done
     nm --defined-only "$t/i.o" | awk '$2 == "t" || $2 == "r" { print $3 }' |
-        grep -vE "^(cbi_${n}_|cb_${n}_.*\.(part|isra|constprop|cold)|CSWTCH\.|\.LC|__PRETTY|__func__)" >"$t/x" # the rest are the compiler's own
+        grep -vE "^(cbi_${n}_|cb_${n}_.*\.(part|isra|constprop|cold)|CSWTCH\.|[a-z_0-9]+\.[0-9]+$|\.LC|__PRETTY|__func__)" >"$t/x" # the rest are the compiler's own
     verdict "$h" "$([ ! -s "$t/x" ] || echo "statics without cbi_${n}_: $(words "$t/x")")"
     nm -g --defined-only "$t/s.o" | awk '{ print $3 }' >"$t/x"
     verdict "$h" "$([ ! -s "$t/x" ] || echo "STATIC mode exports: $(words "$t/x")")"

@@ -112,7 +112,7 @@ if wants programs; then # a file that another one includes is run by that one
     for c in tests/programs/*.c; do
         [ -e "$c" ] || continue
         b=$(basename "$c" .c)
-        grep -qs "#include \"\(tests/programs/\)\{0,1\}$b\.c\"" tests/programs/*.c || run "program_$b" "$BUILD/program_$b"
+        grep -qs "#include \"\(tests/programs/\)\{0,1\}$b\.c\"" tests/programs/*.c || run "$b" "$BUILD/programs/$b"
     done
 fi
 
@@ -184,10 +184,10 @@ if wants chat && [ -e tests/chat/run.sh ]; then
     closing=0
 fi
 
-if wants wire && [ -e tests/tools/wire/run.sh ]; then
+if wants wire && [ -e tests/wire/run.sh ]; then
     if command -v python3 >/dev/null 2>&1; then
         closing=1
-        run wire sh tests/tools/wire/run.sh "$BUILD"
+        run wire sh tests/wire/run.sh "$BUILD"
         closing=0
     else
         skip wire "python3 is missing (apt-get install python3): the decoder written from docs/wire-*.md did not run"
