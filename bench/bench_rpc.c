@@ -595,7 +595,7 @@ typedef struct setup {
 
 typedef struct window {
     double rate, server_cpu, client_cpu, p50, p99; /* calls/s, ns, ns, ns, ns */
-    uint64_t calls;
+    uint64_t calls, taken; /* taken: bytes asked of malloc in this process */
 } window;
 
 typedef enum side_kind { OURS, ECHO, HAND, SIDES } side_kind;
@@ -861,6 +861,7 @@ static window client_window(client *me, side_kind side, const bench_child *serve
     uint64_t wall = bench_wall_ns(), own = bench_cpu_ns(), theirs = bench_child_cpu_ns(server);
     window w;
     now_client = me;
+    w.taken = cbt_malloc_bytes();
     stopping = false;
     calls_done = 0;
     sample_count = 0;
@@ -872,6 +873,7 @@ static window client_window(client *me, side_kind side, const bench_child *serve
     own = bench_cpu_ns() - own;
     wall = bench_wall_ns() - wall;
     theirs = bench_child_cpu_ns(server) - theirs;
+    w.taken = cbt_malloc_bytes() - w.taken;
     qsort(samples, sample_count, sizeof samples[0], compare_samples);
     w.calls = calls_done;
     w.rate = (double)calls_done * 1e9 / (double)wall;
@@ -958,9 +960,10 @@ static void run_pinned(bench_child server[SIDES], const unsigned port[SIDES], co
     /* Allocations in a window right behind another: after a second of silence, which the floors' turns are, the loop has
      * given its pooled buffers back and would take them again. */
     (void)client_window(&clients[OURS], OURS, &server[OURS], wall_ns / 2u);
-    taken = server_taken(&clients[OURS]) + cbt_malloc_bytes();
-    calls = client_window(&clients[OURS], OURS, &server[OURS], wall_ns).calls;
-    taken = server_taken(&clients[OURS]) + cbt_malloc_bytes() - taken;
+    taken = server_taken(&clients[OURS]);
+    w[OURS][reps] = client_window(&clients[OURS], OURS, &server[OURS], wall_ns);
+    taken = server_taken(&clients[OURS]) - taken + w[OURS][reps].taken;
+    calls = w[OURS][reps].calls;
     {
         double alloc = CBT_MALLOC_COUNTED ? (double)taken / (double)calls : -1.0;
         print_windows(f->rate, "calls/s", 1, true, offsetof(window, rate), w, reps, sides, alloc);
