@@ -1,0 +1,613 @@
+/* bots.c - many clients in one loop that join rooms, talk, and check every answer and every line they hear against what
+ * must come. That is strict, because the service promises much: lines are numbered without gaps, everybody hears a line
+ * before its speaker has the answer, and history ends with the last line that was heard. */
+#include "latency.h"
+#include <time.h>
+
+enum {
+    BOTS_MAX = 1000,
+    BOTS_PER_ROOM = 10,
+    COMPLAINTS_MAX = 5, /* of what is wrong, so many are printed */
+    SECONDS_MAX = 3600,
+    TICKS_PER_SECOND = 4
+};
+
+typedef enum call_kind { CALL_JOIN, CALL_SAY, CALL_MEMBERS, CALL_HISTORY, CALL_LEAVE, CALL_KINDS } call_kind;
+
+typedef struct crowd crowd;
+
+typedef struct bot {
+    cb_rpc_session session;
+    crowd *crowd;
+    uint32_t index;
+    uint32_t turn;      /* calls since talking began */
+    uint32_t said;      /* lines of its own */
+    uint32_t own;       /* number of its last own line, as the room heard it */
+    uint32_t last;      /* number of the last line heard; 0: none yet */
+    uint32_t heard_of[BOTS_PER_ROOM]; /* lines heard of each room-mate */
+    uint64_t asked_ns;
+    char name[CHAT_NAME_MAX + 1];
+} bot;
+
+/* What the two processes together have done up to some moment; two of them make a rate. */
+typedef struct reading {
+    uint64_t at_ns, calls, call_bytes, heard, heard_bytes, allocations;
+} reading;
+
+struct crowd {
+    cb_loop loop;
+    cb_rpc_hub hub;
+    cb_loop_timer ticks, end, late;
+    uint32_t count, seconds;
+    uint32_t joined, closed; /* bots; `closed` counts the watcher too */
+    bool is_terminal, is_asking, is_ending, is_over;
+    uint64_t wrong, refusals, heard, heard_bytes, ticked;
+    uint64_t begin_ns, end_ns; /* of the talking */
+    reading warm, shown, now;
+    latency recent;            /* since the last line was shown */
+    latency total[CALL_KINDS]; /* since the beginning */
+    bot watcher; /* joins no room; asks the server for its health */
+    bot bots[BOTS_MAX];
+};
+
+static uint64_t clock_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
+}
+
+/* -- what is right -- */
+
+/* Something is not as it must be. The first few are told, all are counted. */
+static void wrong(crowd *c, const char *who, const char *what)
+{
+    if (c->wrong++ < COMPLAINTS_MAX) {
+        (void)complain("%s: %s", who, what);
+    }
+}
+
+static void check(bot *b, bool is_right, const char *what)
+{
+    if (!is_right) {
+        wrong(b->crowd, b->name, what);
+    }
+}
+
+/* The n-th line of a bot, so that whoever hears it can tell whether it is right. */
+static void line_of(uint32_t bot_index, uint32_t n, char *words, size_t size)
+{
+    static const char *const phrases[] = {
+        "good evening, everybody", "yes", "has anybody seen the cat?", "I could not agree more, and would say so again",
+        "it rains", "no, not since the day before yesterday", "tr\xc3\xa8s bien", "then let us talk of something else"
+    };
+    const char *phrase = phrases[(bot_index + n) % (sizeof phrases / sizeof phrases[0])];
+    (void)snprintf(words, size, "%u %s", (unsigned)n, phrase);
+}
+
+/* Which bot of b's room a name belongs to; -1: to a person. */
+static long seat_of(const bot *b, const char *name)
+{
+    long index = strncmp(name, "bot-", 4) == 0 ? number_of(name + 4, 0, BOTS_MAX - 1) : -1;
+    return index >= 0 && (uint32_t)index / BOTS_PER_ROOM == b->index / BOTS_PER_ROOM ? index % BOTS_PER_ROOM : -1;
+}
+
+/* Whether a bot's line is one that it says; *n is told which. */
+static bool line_is_right(const bot *b, const line *l, long seat, uint32_t *n)
+{
+    char expected[CHAT_WORDS_MAX + 1];
+    *n = (uint32_t)strtoul(l->words, NULL, 10);
+    line_of(b->index / BOTS_PER_ROOM * BOTS_PER_ROOM + (uint32_t)seat, *n, expected, sizeof expected);
+    return strcmp(l->words, expected) == 0;
+}
+
+static uint32_t bots_in_room(const bot *b)
+{
+    uint32_t first = b->index / BOTS_PER_ROOM * BOTS_PER_ROOM;
+    uint32_t left = b->crowd->count - first;
+    return left < BOTS_PER_ROOM ? left : BOTS_PER_ROOM;
+}
+
+/* -- a bot's calls: each answer leads to the next call -- */
+
+static void bot_next(bot *b);
+
+static void bot_sent(bot *b, cb_rpc_status sent)
+{
+    if (sent != CB_RPC_OK) {
+        wrong(b->crowd, b->name, cb_rpc_status_str(sent));
+        cb_rpc_close(&b->session);
+    }
+}
+
+/* Counts an answer. False: the call failed, which is wrong unless it was meant to be. */
+static bool bot_answered(bot *b, call_kind kind, const cb_rpc_result *res)
+{
+    crowd *c = b->crowd;
+    uint64_t took = clock_ns() - b->asked_ns;
+    if (res->status != CB_RPC_OK) {
+        if (!cb_rpc_session_is_closed(&b->session)) {
+            wrong(c, b->name, res->reason);
+            cb_rpc_close(&b->session);
+        }
+        return false;
+    }
+    latency_add(&c->recent, took);
+    latency_add(&c->total[kind], took);
+    return true;
+}
+
+static void bot_left(void *user, const cb_rpc_result *res, const nothing *reply)
+{
+    bot *b = (bot *)user;
+    (void)reply;
+    (void)bot_answered(b, CALL_LEAVE, res);
+    cb_rpc_close(&b->session);
+}
+
+static void bot_leave(bot *b)
+{
+    static const nothing none = { 0 };
+    b->asked_ns = clock_ns();
+    bot_sent(b, chat_leave(&b->session, &none, bot_left, b));
+}
+
+static void bot_told_history(void *user, const cb_rpc_result *res, const history_reply *reply)
+{
+    bot *b = (bot *)user;
+    uint32_t i, n;
+    if (!bot_answered(b, CALL_HISTORY, res)) {
+        return;
+    }
+    check(b, reply->lines_count <= CHAT_HISTORY_MAX / 2, "more history than was asked for");
+    check(b, reply->lines_count == CHAT_HISTORY_MAX / 2 || reply->lines_count == b->last, "less history than there is");
+    for (i = 0; i < reply->lines_count; i++) {
+        const line *l = &reply->lines[i];
+        long seat = seat_of(b, l->name);
+        check(b, l->number == b->last - (reply->lines_count - 1u - i), "history with a gap, or without the last line");
+        check(b, seat < 0 || line_is_right(b, l, seat, &n), "history that nobody said");
+    }
+    bot_next(b);
+}
+
+static void bot_told_members(void *user, const cb_rpc_result *res, const members_reply *reply)
+{
+    bot *b = (bot *)user;
+    uint32_t i, me = 0, bots = 0;
+    if (!bot_answered(b, CALL_MEMBERS, res)) {
+        return;
+    }
+    for (i = 0; i < reply->people_count; i++) {
+        me += strcmp(reply->people[i].name, b->name) == 0;
+        bots += seat_of(b, reply->people[i].name) >= 0;
+    }
+    check(b, me == 1, "is not once among the members of its room");
+    check(b, bots == bots_in_room(b) || b->crowd->is_ending, "a member of the room is missing");
+    bot_next(b);
+}
+
+static void bot_has_said(void *user, const cb_rpc_result *res, const say_reply *reply)
+{
+    bot *b = (bot *)user;
+    if (!bot_answered(b, CALL_SAY, res)) {
+        return;
+    }
+    check(b, b->heard_of[b->index % BOTS_PER_ROOM] == b->said, "had the answer before it heard its own line");
+    check(b, reply->number == b->own, "was told another number of its line than the room");
+    bot_next(b);
+}
+
+static void bot_say(bot *b)
+{
+    say_args say;
+    memset(&say, 0, sizeof say);
+    line_of(b->index, ++b->said, say.words, sizeof say.words);
+    bot_sent(b, chat_say(&b->session, &say, bot_has_said, b));
+}
+
+/* Mostly a line; now and then a question. */
+static void bot_next(bot *b)
+{
+    static const nothing none = { 0 };
+    history_args wish;
+    if (b->crowd->is_ending) {
+        bot_leave(b);
+        return;
+    }
+    b->asked_ns = clock_ns();
+    switch (++b->turn % 16u) {
+    case 5:
+        bot_sent(b, chat_members(&b->session, &none, bot_told_members, b));
+        break;
+    case 11:
+        wish.lines = CHAT_HISTORY_MAX / 2;
+        bot_sent(b, chat_history(&b->session, &wish, bot_told_history, b));
+        break;
+    default:
+        bot_say(b);
+        break;
+    }
+}
+
+/* -- joining: first in two ways that are refused -- */
+
+static void bot_ask_to_join(bot *b, const char *name, chat_join_receiver receiver)
+{
+    join_args who;
+    memset(&who, 0, sizeof who);
+    (void)snprintf(who.room, sizeof who.room, "bots-%u", (unsigned)(b->index / BOTS_PER_ROOM));
+    check(b, CB_CODEC_SET_TEXT(&who, name, name) == CB_CODEC_OK, "has a name that is too long");
+    b->asked_ns = clock_ns();
+    bot_sent(b, chat_join(&b->session, &who, receiver, b));
+}
+
+static bool bot_refused(bot *b, const cb_rpc_result *res, const char *reason)
+{
+    if (cb_rpc_session_is_closed(&b->session)) {
+        return false;
+    }
+    check(b, res->status == CB_RPC_E_REFUSED && strcmp(res->reason, reason) == 0, res->reason);
+    b->crowd->refusals++;
+    return true;
+}
+
+static void bot_not_joined_taken(void *user, const cb_rpc_result *res, const join_reply *reply)
+{
+    bot *b = (bot *)user;
+    (void)reply;
+    if (bot_refused(b, res, "the name is taken")) {
+        bot_next(b);
+    }
+}
+
+static void crowd_begin(crowd *c);
+
+static void bot_joined(void *user, const cb_rpc_result *res, const join_reply *reply)
+{
+    bot *b = (bot *)user;
+    if (!bot_answered(b, CALL_JOIN, res)) {
+        return;
+    }
+    check(b, reply->members >= 1 && reply->members <= CHAT_MEMBERS_MAX, "was told an impossible number of members");
+    if (++b->crowd->joined == b->crowd->count) {
+        crowd_begin(b->crowd); /* so that everybody hears every line */
+    }
+}
+
+static void bot_not_joined_empty(void *user, const cb_rpc_result *res, const join_reply *reply)
+{
+    bot *b = (bot *)user;
+    (void)reply;
+    if (bot_refused(b, res, "a room and a name have at least one letter")) {
+        bot_ask_to_join(b, b->name, bot_joined);
+    }
+}
+
+/* -- what the bots hear -- */
+
+/* An event on the wire: its length, its method's number, and what it says (docs/wire-rpc.md). */
+static size_t frame_bytes(size_t size)
+{
+    size_t length = 1u + size;
+    return (length < 128u ? 1u : 2u) + length;
+}
+
+static void bot_heard(void *user, cb_rpc_session *from, const line *l)
+{
+    crowd *c = (crowd *)user;
+    bot *b = (bot *)cb_rpc_session_user(from);
+    long seat = seat_of(b, l->name);
+    uint32_t n;
+    c->heard++;
+    c->heard_bytes += frame_bytes(line_size(l));
+    check(b, b->last == 0 || l->number == b->last + 1u, "missed a line");
+    b->last = l->number;
+    if (seat < 0) {
+        return; /* a person may say what he likes */
+    }
+    check(b, line_is_right(b, l, seat, &n), "heard what nobody said");
+    check(b, n == b->heard_of[seat] + 1u, "heard the lines of a room-mate out of order");
+    b->heard_of[seat] = n;
+    if ((uint32_t)seat == b->index % BOTS_PER_ROOM) {
+        b->own = l->number;
+    }
+}
+
+static void bot_saw_move(void *user, cb_rpc_session *from, const move *m)
+{
+    bot *b = (bot *)cb_rpc_session_user(from);
+    (void)user;
+    check(b, m->members >= 1 && m->members <= CHAT_MEMBERS_MAX, "was told an impossible number of members");
+}
+
+/* -- what is shown -- */
+
+/* 1234567 as "1,234,567". */
+static const char *thousands(uint64_t n, char *out, size_t size)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), i;
+    size_t at = 0;
+    for (i = 0; i < length && at + 2u < size; i++) {
+        if (i != 0 && (length - i) % 3 == 0) {
+            out[at++] = ',';
+        }
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+    return out;
+}
+
+static uint64_t calls_so_far(const crowd *c)
+{
+    uint64_t calls = c->refusals;
+    int i;
+    for (i = 0; i < CALL_KINDS; i++) {
+        calls += c->total[i].count;
+    }
+    return calls;
+}
+
+static double ratio(uint64_t part, uint64_t whole)
+{
+    return whole != 0 ? (double)part / (double)whole : 0;
+}
+
+static const char *allocations_a_call(const reading *a, const reading *b, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%.3f", ratio(b->allocations - a->allocations, b->calls - a->calls));
+    return CHAT_COUNTS_ALLOCATIONS ? out : "-";
+}
+
+/* One line that is written over on a terminal, and else one a second, for a log. */
+static void show_line(crowd *c)
+{
+    const reading *a = &c->shown, *b = &c->now;
+    char rate[32], allocated[32];
+    double seconds = (double)(b->at_ns - a->at_ns) / 1e9;
+    (void)thousands((uint64_t)((double)(b->calls - a->calls) / seconds), rate, sizeof rate);
+    (void)printf("%s%4u s  %9s calls/s  p50 %6.2f ms  p99 %6.2f ms  %.1f bytes a call, %.1f a line heard  %s allocations a call%s",
+                 c->is_terminal ? "\r" : "", (unsigned)((b->at_ns - c->begin_ns) / SECOND_NS), rate,
+                 latency_ms(&c->recent, 50), latency_ms(&c->recent, 99), ratio(b->call_bytes - a->call_bytes, b->calls - a->calls),
+                 ratio(b->heard_bytes - a->heard_bytes, b->heard - a->heard),
+                 allocations_a_call(a, b, allocated, sizeof allocated), c->is_terminal ? "  " : "\n");
+    (void)fflush(stdout);
+}
+
+static void show_row(const char *name, const latency *l)
+{
+    char count[32];
+    (void)printf("  %-10s %13s %8.2f ms %8.2f ms %8.2f ms\n", name, thousands(l->count, count, sizeof count),
+                 latency_ms(l, 50), latency_ms(l, 99), (double)l->most_ns / 1e6);
+}
+
+static void show_table(const crowd *c)
+{
+    static const char *const names[CALL_KINDS] = { "join", "say", "members", "history", "leave" };
+    double seconds = (double)(c->end_ns - c->begin_ns) / 1e9;
+    latency all;
+    char text[32], allocated[32];
+    int i;
+    memset(&all, 0, sizeof all);
+    (void)printf("%s\n  %-10s %13s %11s %11s %11s\n", c->is_terminal ? "\n" : "", "call", "answers", "p50", "p99", "longest");
+    for (i = 0; i < CALL_KINDS; i++) {
+        show_row(names[i], &c->total[i]);
+        latency_join(&all, &c->total[i]);
+    }
+    show_row("all", &all);
+    (void)printf("  %-10s %13s as they must be\n", "refusals", thousands(c->refusals, text, sizeof text));
+    (void)printf("  %-10s %13s in order, none missing\n", "heard", thousands(c->heard, text, sizeof text));
+    (void)printf("  %-10s %13s\n", "calls/s", thousands((uint64_t)((double)calls_so_far(c) / seconds), text, sizeof text));
+    (void)printf("  allocations a call, server and bots together: %s\n\n",
+                 allocations_a_call(&c->warm, &c->now, allocated, sizeof allocated));
+}
+
+/* -- the crowd's clock: readings, the end -- */
+
+static void on_reading(void *user, const cb_rpc_result *res, const health_reply *reply)
+{
+    crowd *c = ((bot *)user)->crowd;
+    uint64_t in, out;
+    c->is_asking = false;
+    if (res->status != CB_RPC_OK || c->is_ending) {
+        return;
+    }
+    c->now.at_ns = clock_ns();
+    c->now.calls = calls_so_far(c);
+    c->now.heard = c->heard;
+    c->now.heard_bytes = c->heard_bytes;
+    cb_rpc_hub_bytes(&c->hub, &in, &out);
+    c->now.call_bytes = in + out - c->heard_bytes;
+    c->now.allocations = allocations_so_far() + reply->allocations;
+    if (c->warm.at_ns == 0) {
+        c->warm = c->shown = c->now; /* tables and buffers have their sizes by now */
+    } else if (c->is_terminal || c->ticked % TICKS_PER_SECOND == 0) {
+        show_line(c);
+        c->shown = c->now;
+    } else {
+        return;
+    }
+    memset(&c->recent, 0, sizeof c->recent);
+}
+
+static void on_tick(void *user, cb_loop_timer *timer, uint64_t now_ns)
+{
+    static const nothing none = { 0 };
+    crowd *c = (crowd *)user;
+    (void)timer;
+    (void)now_ns;
+    c->ticked++;
+    if (!c->is_asking) {
+        c->is_asking = chat_health(&c->watcher.session, &none, on_reading, &c->watcher) == CB_RPC_OK;
+    }
+}
+
+/* Each bot leaves instead of making its next call. */
+static void on_end(void *user, cb_loop_timer *timer, uint64_t now_ns)
+{
+    crowd *c = (crowd *)user;
+    (void)timer;
+    (void)now_ns;
+    c->end_ns = clock_ns();
+    c->is_ending = true;
+    cb_loop_timer_stop(&c->loop, &c->ticks);
+}
+
+static void on_late(void *user, cb_loop_timer *timer, uint64_t now_ns)
+{
+    crowd *c = (crowd *)user;
+    (void)timer;
+    (void)now_ns;
+    wrong(c, "bots", "some still wait for an answer, long after the end");
+    cb_loop_stop(&c->loop);
+}
+
+/* Everybody is in a room: let them talk, beginning with a name that is taken by a room-mate. */
+static void crowd_begin(crowd *c)
+{
+    uint32_t i;
+    c->begin_ns = clock_ns();
+    (void)cb_loop_timer_start_every(&c->loop, &c->ticks, SECOND_NS / TICKS_PER_SECOND, SECOND_NS / TICKS_PER_SECOND);
+    (void)cb_loop_timer_start(&c->loop, &c->end, c->seconds * SECOND_NS);
+    for (i = 0; i < c->count; i++) {
+        bot *b = &c->bots[i];
+        uint32_t first = i / BOTS_PER_ROOM * BOTS_PER_ROOM;
+        bot_ask_to_join(b, c->bots[first + (i + 1u - first) % bots_in_room(b)].name, bot_not_joined_taken);
+    }
+}
+
+static void on_goodbye(void *user, const cb_rpc_result *res, const health_reply *reply)
+{
+    bot *b = (bot *)user;
+    check(b, res->status == CB_RPC_OK, res->reason);
+    check(b, res->status != CB_RPC_OK || reply->calls >= calls_so_far(b->crowd), "the server has answered more calls than it counted");
+    cb_rpc_close(&b->session);
+}
+
+/* -- connections -- */
+
+/* A session dials again by itself; here a connection that ends is a mistake. */
+static void bot_down(void *user, cb_rpc_session *session, const cb_rpc_result *why)
+{
+    bot *b = (bot *)cb_rpc_session_user(session);
+    (void)user;
+    if (!cb_rpc_session_is_closed(session)) {
+        wrong(b->crowd, b->name, why->reason);
+        cb_rpc_close(session);
+    }
+}
+
+/* The watcher goes last: when the bots have, it asks once more. */
+static void bot_closed(void *user, cb_rpc_session *session)
+{
+    static const nothing none = { 0 };
+    crowd *c = (crowd *)user;
+    c->closed++;
+    if (c->closed > c->count) {
+        c->is_over = true;
+        cb_loop_stop(&c->loop);
+    } else if (session != &c->watcher.session && c->closed == c->count &&
+               chat_health(&c->watcher.session, &none, on_goodbye, &c->watcher) != CB_RPC_OK) {
+        cb_rpc_close(&c->watcher.session);
+    }
+}
+
+/* -- life -- */
+
+static crowd *crowd_new(uint32_t count, uint32_t seconds)
+{
+    crowd *c = (crowd *)calloc(1, sizeof *c);
+    uint32_t i;
+    if (c == NULL) {
+        return NULL;
+    }
+    c->count = count;
+    c->seconds = seconds;
+    c->is_terminal = isatty(STDOUT_FILENO) == 1;
+    cb_loop_timer_init(&c->ticks, on_tick, c);
+    cb_loop_timer_init(&c->end, on_end, c);
+    cb_loop_timer_init(&c->late, on_late, c);
+    for (i = 0; i <= count; i++) {
+        bot *b = i < count ? &c->bots[i] : &c->watcher;
+        b->crowd = c;
+        b->index = i;
+        (void)snprintf(b->name, sizeof b->name, i < count ? "bot-%u" : "watcher", (unsigned)i);
+    }
+    return c;
+}
+
+static bool crowd_connect(crowd *c, const char *url)
+{
+    static const chat_handlers handlers = { NULL, NULL, NULL, NULL, NULL, NULL, bot_heard, bot_saw_move };
+    cb_rpc_hub_desc d;
+    uint32_t i;
+    memset(&d, 0, sizeof d);
+    chat_bind(&d, &handlers, c);
+    d.on_down = bot_down;
+    d.on_closed = bot_closed;
+    if (cb_rpc_hub_init(&c->hub, &d) != CB_RPC_OK) {
+        return false;
+    }
+    for (i = 0; i <= c->count; i++) {
+        bot *b = i < c->count ? &c->bots[i] : &c->watcher;
+        if (cb_rpc_connect(&c->hub, &c->loop, &b->session, url) != CB_RPC_OK) {
+            return false; /* the loop's end gives back the ones that were made */
+        }
+        cb_rpc_session_set_user(&b->session, b);
+        if (b != &c->watcher) {
+            bot_ask_to_join(b, "", bot_not_joined_empty);
+        }
+    }
+    return true;
+}
+
+/* Runs the crowd to its end. The last line on stdout is the verdict, which `title` begins. */
+static int crowd_run(crowd *c, const char *title)
+{
+    char calls[32], heard[32];
+    (void)cb_loop_timer_start(&c->loop, &c->late, (c->seconds + 10u) * SECOND_NS);
+    stop_on_interrupt(&c->loop);
+    (void)cb_loop_run(&c->loop);
+    if (c->wrong == 0 && !c->is_over) {
+        tell("%s%s: interrupted", c->is_terminal ? "\n" : "", title);
+        return EXIT_FAILURE;
+    }
+    if (c->end_ns != 0) {
+        show_table(c);
+    }
+    if (c->wrong != 0) {
+        tell("%s: failed, %llu things were wrong", title, (unsigned long long)c->wrong);
+        return EXIT_FAILURE;
+    }
+    tell("%s: ok, %s calls and %s lines heard in %u s, every answer was right", title,
+         thousands(calls_so_far(c), calls, sizeof calls), thousands(c->heard, heard, sizeof heard), (unsigned)c->seconds);
+    return EXIT_SUCCESS;
+}
+
+static int crowd_command(const char *url, uint32_t count, uint32_t seconds, const char *title)
+{
+    crowd *c = crowd_new(count, seconds); /* never freed: a second ctrl-c may still look at its loop */
+    int code;
+    if (c == NULL) {
+        return complain("out of memory");
+    }
+    if (cb_loop_init(&c->loop, NULL) != CB_LOOP_OK) {
+        return complain("%s", cb_loop_reason(&c->loop));
+    }
+    code = crowd_connect(c, url) ? crowd_run(c, title) : complain("%s", cb_loop_reason(&c->loop));
+    cb_loop_deinit(&c->loop);
+    (void)cb_rpc_hub_deinit(&c->hub);
+    return code;
+}
+
+/* DEMO_SECONDS of the environment, 10 without it, 0: it is no such number. */
+static long seconds_to_talk(void)
+{
+    const char *text = getenv("DEMO_SECONDS");
+    return text != NULL && text[0] != '\0' ? number_of(text, 1, SECONDS_MAX) : 10;
+}
+
+static int bots_command(const char *url, uint32_t count, uint32_t seconds)
+{
+    return crowd_command(url, count, seconds, "bots");
+}
