@@ -93,10 +93,14 @@ add() { # COMPILER SUFFIX STANDARD...
         fi
         for u in $units; do
             modes "$u" >"$t/modes"
+            # the standards in between add no rule of their own to a mode
+            case $s in c11 | c17 | c++14 | c++17) echo "-DPLAIN" >"$t/modes" ;; esac
             while IFS= read -r m; do
                 # a static function that nobody calls warns where the user's own word has no attribute
                 extra=
                 case $m in *CBDEF=static*) extra="-Wno-unused-function" ;; esac
+                # implemented behind a first include, cb_loop wants the feature macro from the user
+                [ "$u.$suffix" != d_loop.c ] || extra="$extra -D_GNU_SOURCE"
                 # in the shortest and the longest standard gcc also generates code: some warnings need the optimiser
                 if [ "${c#clang}" = "$c" ] && { [ "$first" = 1 ] || [ "$s" = c2x ] || [ "$s" = c++20 ]; } && case $m in -DPLAIN | *STATIC) true ;; *) false ;; esac; then
                     job "$c $s $u $m" "$c -std=$s $flags $extra -Wframe-larger-than=1024 $m -I. -O2 -c $t/$u.$suffix -o $t/@.o"
@@ -128,7 +132,7 @@ done
 
 # Plain char without a sign, short enums: layouts and comparisons that nobody should depend on.
 for u in $units; do
-    job "gcc -funsigned-char -fshort-enums $u" "gcc -std=c99 $(sh "$tools/flags.sh" gcc) -funsigned-char -fshort-enums -I. -fsyntax-only $t/$u.c"
+    job "gcc -funsigned-char -fshort-enums $u" "gcc -std=c99 $(sh "$tools/flags.sh" gcc) -funsigned-char -fshort-enums -D_GNU_SOURCE -I. -fsyntax-only $t/$u.c"
 done
 
 # Runs one job: its output is kept only where it failed.
@@ -146,7 +150,11 @@ rm -f "$t/$id.out" "$t/$id.o"
 END
 : >"$t/ok"
 tr '\n' '\0' <"$t/list" | xargs -0 -n 1 -P "$jobs" sh "$t/one.sh" "$t"
-cat "$t"/*.fail 2>/dev/null | head -n "${MATRIX_LINES:-120}"
+cat "$t"/*.fail 2>/dev/null | head -n "${MATRIX_LINES:-80}"
+if [ -n "$(find "$t" -name '*.fail')" ]; then
+    echo "the messages, how often each came:"
+    cat "$t"/*.fail | grep -oE '[a-z_0-9.]+:[0-9]+(:[0-9]+)?: (fatal )?error: .*' | sort | uniq -c | sort -rn | head -n 30
+fi
 passed=$(wc -l <"$t/ok")
 failed=$(find "$t" -name '*.fail' | wc -l)
 
