@@ -2590,7 +2590,7 @@ static void cbi_loop_stream_end(cb_loop_stream *s)
     if (cbi_loop_rest_size(s) != 0) {
         cbi_loop_rest_show(s);
     }
-    if ((s->io.flags & (CBI_LOOP_PAUSED | CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0 ||
+    if ((s->io.flags & (CBI_LOOP_PAUSED | CBI_LOOP_RESHOW | CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0 ||
         ((s->io.flags & (CBI_LOOP_REFUSED | CBI_LOOP_ASKED)) != 0 && s->unsent != 0 && s->rest != NULL)) {
         return;
     }
