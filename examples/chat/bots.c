@@ -241,12 +241,17 @@ static void bot_ask_to_join(bot *b, const char *name, chat_join_receiver receive
     bot_sent(b, chat_join(&b->session, &who, receiver, b));
 }
 
+/* Whether a call was refused as it must be. */
 static bool bot_refused(bot *b, const cb_rpc_result *res, const char *reason)
 {
     if (cb_rpc_session_is_closed(&b->session)) {
         return false;
     }
-    check(b, res->status == CB_RPC_E_REFUSED && strcmp(res->reason, reason) == 0, res->reason);
+    if (res->status != CB_RPC_E_REFUSED || strcmp(res->reason, reason) != 0) {
+        wrong(b->crowd, b->name, res->status == CB_RPC_OK ? "was let in where it must be refused" : res->reason);
+        cb_rpc_close(&b->session);
+        return false;
+    }
     b->crowd->refusals++;
     return true;
 }
@@ -384,7 +389,8 @@ static void show_row(const char *name, const latency *l)
 static void show_table(const crowd *c)
 {
     static const char *const names[CALL_KINDS] = { "join", "say", "members", "history", "leave" };
-    double seconds = (double)(c->end_ns - c->begin_ns) / 1e9;
+    uint64_t calls = calls_so_far(c);
+    double rate = (double)calls * 1e9 / (double)(c->end_ns - c->begin_ns);
     latency all;
     char text[32], allocated[32];
     int i;
@@ -397,7 +403,7 @@ static void show_table(const crowd *c)
     show_row("all", &all);
     (void)printf("  %-10s %13s as they must be\n", "refusals", thousands(c->refusals, text, sizeof text));
     (void)printf("  %-10s %13s in order, none missing\n", "heard", thousands(c->heard, text, sizeof text));
-    (void)printf("  %-10s %13s\n", "calls/s", thousands((uint64_t)((double)calls_so_far(c) / seconds), text, sizeof text));
+    (void)printf("  %-10s %13s\n", "calls/s", thousands((uint64_t)rate, text, sizeof text));
     (void)printf("  allocations a call, server and bots together: %s\n\n",
                  allocations_a_call(&c->warm, &c->now, allocated, sizeof allocated));
 }
@@ -568,6 +574,7 @@ static int crowd_run(crowd *c, const char *title)
     (void)cb_loop_timer_start(&c->loop, &c->late, (c->seconds + 10u) * SECOND_NS);
     stop_on_interrupt(&c->loop);
     (void)cb_loop_run(&c->loop);
+    end_on_interrupt();
     if (c->wrong == 0 && !c->is_over) {
         tell("%s%s: interrupted", c->is_terminal ? "\n" : "", title);
         return EXIT_FAILURE;
@@ -586,17 +593,19 @@ static int crowd_run(crowd *c, const char *title)
 
 static int crowd_command(const char *url, uint32_t count, uint32_t seconds, const char *title)
 {
-    crowd *c = crowd_new(count, seconds); /* never freed: a second ctrl-c may still look at its loop */
+    crowd *c = crowd_new(count, seconds);
     int code;
     if (c == NULL) {
         return complain("out of memory");
     }
-    if (cb_loop_init(&c->loop, NULL) != CB_LOOP_OK) {
-        return complain("%s", cb_loop_reason(&c->loop));
+    if (cb_loop_init(&c->loop, NULL) == CB_LOOP_OK && crowd_connect(c, url)) {
+        code = crowd_run(c, title);
+    } else {
+        code = complain("%s", cb_loop_reason(&c->loop));
     }
-    code = crowd_connect(c, url) ? crowd_run(c, title) : complain("%s", cb_loop_reason(&c->loop));
-    cb_loop_deinit(&c->loop);
+    cb_loop_deinit(&c->loop); /* gives back the sessions that are still there, then their hub may go */
     (void)cb_rpc_hub_deinit(&c->hub);
+    free(c);
     return code;
 }
 

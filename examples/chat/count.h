@@ -27,9 +27,16 @@ static uint64_t allocations_so_far(void)
 }
 
 #if CHAT_COUNTS_ALLOCATIONS
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wreserved-identifier"
+#endif
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 void *malloc(size_t size)
 {

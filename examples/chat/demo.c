@@ -21,25 +21,25 @@ static void *wait_for_end(void *user)
 /* The second process. It writes its address to `ready` and serves until the other end of `life` is closed. */
 static int demo_serve(int ready, int life, uint32_t room_size)
 {
-    server *s = server_new(room_size);
+    server *s = server_new(room_size, "tcp://127.0.0.1:0");
     lifeline line_to_parent;
     pthread_t thread;
     char address[56];
     size_t size;
-    if (s == NULL || !server_open(s, "tcp://127.0.0.1:0", address, sizeof address)) {
+    if (s == NULL) {
         return EXIT_FAILURE;
     }
     (void)signal(SIGINT, SIG_IGN); /* ctrl-c goes to both processes; the bots leave first */
     line_to_parent.loop = &s->loop;
     line_to_parent.fd = life;
-    size = strlen(address);
+    size = strlen(server_address(s, address, sizeof address));
     if (write(ready, address, size) != (ssize_t)size || close(ready) != 0 ||
         pthread_create(&thread, NULL, wait_for_end, &line_to_parent) != 0) {
         return complain("cannot start the demo's server: %s", strerror(errno));
     }
-    server_run(s);
+    (void)cb_loop_run(&s->loop);
     (void)pthread_join(thread, NULL);
-    free(s);
+    server_close(s);
     return EXIT_SUCCESS;
 }
 

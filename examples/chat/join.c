@@ -28,13 +28,15 @@ static void guest_moved(void *user, cb_rpc_session *from, const move *m)
     tell("* %s %s, %u here", m->name, m->came ? "came" : "left", (unsigned)m->members);
 }
 
-/* Whether an answer came. A refusal is told at once; that the connection is gone, guest_down tells once for all calls. */
-static bool guest_answered(guest *g, const char *call, const cb_rpc_result *res)
+/* Whether an answer came; else says why not. Reasons that are about the method begin with its name. */
+static bool guest_answered(const guest *g, const char *call, const cb_rpc_result *res)
 {
     if (res->status == CB_RPC_OK) {
         return true;
     }
-    if (!g->has_left) {
+    if (res->status == CB_RPC_E_LAYOUT || res->status == CB_RPC_E_UNKNOWN_METHOD) {
+        (void)complain("%s", res->reason);
+    } else if (!g->has_left) {
         (void)complain("%s: %s", call, res->reason);
     }
     return false;
@@ -43,6 +45,9 @@ static bool guest_answered(guest *g, const char *call, const cb_rpc_result *res)
 static void guest_joined(void *user, const cb_rpc_result *res, const join_reply *reply)
 {
     guest *g = (guest *)user;
+    if (res->status > CB_RPC_E_REFUSED && res->status < CB_RPC_OK) {
+        return; /* no answer of the server's: guest_down tells what became of the connection */
+    }
     if (guest_answered(g, "join", res)) {
         tell("chat: in %s, %u here", g->who.room, (unsigned)reply->members);
         return;
@@ -54,13 +59,13 @@ static void guest_joined(void *user, const cb_rpc_result *res, const join_reply 
 static void guest_said(void *user, const cb_rpc_result *res, const say_reply *reply)
 {
     (void)reply; /* the room hears it from the server, so do we */
-    (void)guest_answered((guest *)user, "say", res);
+    (void)guest_answered((const guest *)user, "say", res);
 }
 
 static void guest_members(void *user, const cb_rpc_result *res, const members_reply *reply)
 {
     uint32_t i;
-    if (!guest_answered((guest *)user, "members", res)) {
+    if (!guest_answered((const guest *)user, "members", res)) {
         return;
     }
     for (i = 0; i < reply->people_count; i++) {
@@ -71,7 +76,7 @@ static void guest_members(void *user, const cb_rpc_result *res, const members_re
 static void guest_history(void *user, const cb_rpc_result *res, const history_reply *reply)
 {
     uint32_t i;
-    if (!guest_answered((guest *)user, "history", res)) {
+    if (!guest_answered((const guest *)user, "history", res)) {
         return;
     }
     for (i = 0; i < reply->lines_count; i++) {
@@ -225,13 +230,14 @@ static cb_rpc_status guest_connect(guest *g, const char *url)
 static int guest_run(guest *g)
 {
     pthread_t terminal;
+    stop_on_interrupt(&g->loop);
     (void)chat_join(&g->session, &g->who, guest_joined, g); /* it waits for the connection by itself */
     if (pthread_create(&terminal, NULL, read_terminal, g) != 0) {
         return complain("cannot start a thread that reads the terminal");
     }
     (void)pthread_detach(terminal); /* nothing can wake it from its read, and it holds nothing */
-    stop_on_interrupt(&g->loop);
     (void)cb_loop_run(&g->loop);
+    end_on_interrupt();
     if (!g->is_closed) {
         guest_leave(g);
     }
@@ -245,11 +251,11 @@ static int guest_run(guest *g)
     return g->exit_code;
 }
 
-static int join_command(const char *url, const char *name, const char *room)
+static int join_command(const char *url, const char *name, const char *where)
 {
     static guest g; /* static: the terminal's thread may look at it until the process ends */
     int code;
-    if (CB_CODEC_SET_TEXT(&g.who, name, name) != CB_CODEC_OK || CB_CODEC_SET_TEXT(&g.who, room, room) != CB_CODEC_OK) {
+    if (CB_CODEC_SET_TEXT(&g.who, name, name) != CB_CODEC_OK || CB_CODEC_SET_TEXT(&g.who, room, where) != CB_CODEC_OK) {
         return complain("a name has at most %d bytes of UTF-8, a room %d", (int)CHAT_NAME_MAX, (int)CHAT_ROOM_BYTES);
     }
     if (cb_loop_init(&g.loop, NULL) != CB_LOOP_OK) {

@@ -307,14 +307,10 @@ static void on_guest_down(void *user, cb_rpc_session *session, const cb_rpc_resu
 
 /* -- life -- */
 
-static server *server_new(uint32_t room_size)
+/* Links what is taken and given back while people talk, so that nothing is allocated then. */
+static void server_link(server *s)
 {
-    server *s = (server *)calloc(1, sizeof *s);
     uint32_t i;
-    if (s == NULL) {
-        return NULL;
-    }
-    s->room_size = room_size;
     for (i = 0; i < PEOPLE_MAX; i++) {
         s->members[i].next_free = s->free_member;
         s->free_member = &s->members[i];
@@ -325,7 +321,6 @@ static server *server_new(uint32_t room_size)
         s->questions[i].next_free = s->free_question;
         s->free_question = &s->questions[i];
     }
-    return s;
 }
 
 static cb_rpc_status server_listen(server *s, const char *url)
@@ -343,47 +338,57 @@ static cb_rpc_status server_listen(server *s, const char *url)
     return cb_rpc_serve(&s->hub, &s->loop, &d);
 }
 
-/* Begins to serve and writes the address in use, "127.0.0.1:4000". False: why has been said. */
-static bool server_open(server *s, const char *url, char *address, size_t size)
+/* A server that listens; whoever has it runs its loop. NULL: why has been said. */
+static server *server_new(uint32_t room_size, const char *url)
 {
-    cb_loop_address bound;
-    if (cb_loop_init(&s->loop, NULL) != CB_LOOP_OK) {
-        (void)complain("%s", cb_loop_reason(&s->loop));
-        return false;
+    server *s = (server *)calloc(1, sizeof *s);
+    if (s == NULL) {
+        (void)complain("out of memory");
+        return NULL;
     }
-    if (server_listen(s, url) != CB_RPC_OK || cb_rpc_serve_address(&s->hub, &bound) != CB_RPC_OK) {
-        (void)complain("%s", cb_rpc_serve_reason(&s->loop));
-        cb_loop_deinit(&s->loop);
-        return false;
+    s->room_size = room_size;
+    server_link(s);
+    if (cb_loop_init(&s->loop, NULL) == CB_LOOP_OK && server_listen(s, url) == CB_RPC_OK) {
+        return s;
     }
-    (void)cb_loop_address_str(&bound, address, size);
-    return true;
+    (void)complain("%s", cb_loop_reason(&s->loop));
+    cb_loop_deinit(&s->loop);
+    free(s);
+    return NULL;
 }
 
-/* Serves until somebody stops the loop; then what was written to the guests still leaves. */
-static void server_run(server *s)
+/* The address in use, "127.0.0.1:4000". */
+static const char *server_address(const server *s, char *text, size_t size)
 {
-    (void)cb_loop_run(&s->loop);
+    cb_loop_address bound;
+    memset(&bound, 0, sizeof bound);
+    (void)cb_rpc_serve_address(&s->hub, &bound);
+    return cb_loop_address_str(&bound, text, size);
+}
+
+/* What was written to the guests still leaves. */
+static void server_close(server *s)
+{
     cb_rpc_unserve(&s->hub);
     while (cb_rpc_hub_deinit(&s->hub) == CB_RPC_E_BUSY) {
         (void)cb_loop_step(&s->loop, CB_LOOP_FOREVER);
     }
     cb_loop_deinit(&s->loop);
+    free(s);
 }
 
 static int serve_command(const char *url, uint32_t room_size)
 {
-    server *s = server_new(room_size); /* never freed: a second ctrl-c may still look at its loop */
+    server *s = server_new(room_size, url);
     char address[56];
     if (s == NULL) {
-        return complain("out of memory");
-    }
-    if (!server_open(s, url, address, sizeof address)) {
         return EXIT_FAILURE;
     }
     stop_on_interrupt(&s->loop);
-    tell("chat: serving %s, ctrl-c ends it", address);
-    server_run(s);
+    tell("chat: serving %s, ctrl-c ends it", server_address(s, address, sizeof address));
+    (void)cb_loop_run(&s->loop);
+    end_on_interrupt();
     tell("chat: served %llu calls", (unsigned long long)s->calls);
+    server_close(s);
     return EXIT_SUCCESS;
 }

@@ -95,15 +95,22 @@ static void on_interrupt(int number)
     cb_loop_stop(interrupted);
 }
 
-/* From now on ctrl-c and SIGTERM end cb_loop_run; the second one ends the program. */
+static void set_interrupt(void (*handler)(int number))
+{
+    (void)signal(SIGINT, handler);
+    (void)signal(SIGTERM, handler);
+}
+
+/* From now on ctrl-c and SIGTERM end cb_loop_run... */
 static void stop_on_interrupt(cb_loop *loop)
 {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_interrupt;
-    action.sa_flags = (int)SA_RESETHAND;
     interrupted = loop;
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    set_interrupt(on_interrupt);
+}
+
+/* ...and from now on they end the program, be it busy with its own end. */
+static void end_on_interrupt(void)
+{
+    set_interrupt(SIG_DFL);
 }
 #endif
