@@ -112,12 +112,9 @@
 #endif
 #endif
 
-/* What a contract expands to is static to the including file and may stay unused there. */
 #if defined(__GNUC__) || defined(__clang__)
-#define CB_RPC_LOCAL static __attribute__((unused))
 #define CB_RPC_CHECKED __attribute__((warn_unused_result))
 #else
-#define CB_RPC_LOCAL static
 #define CB_RPC_CHECKED
 #endif
 
@@ -331,8 +328,8 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
     cb_rpc_session *dispatching;
     const char *refusal;        /* what cb_rpc_refuse was given in this dispatch */
     void *glue;
+    uint64_t bytes_in, bytes_out; /* of whole frames, of all sessions */
     uint64_t events_dropped;    /* events of unknown or differing methods, unreadable, or unreliable before the hello */
-    cb_span poison;             /* CB_RPC_POISON: bytes lent out by the last event */
     char text[CB_RPC_REASON_MAX + 1u];
 };
 
@@ -342,6 +339,11 @@ CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const c
 
 /* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. */
 CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub);
+
+/* Bytes of whole frames that all sessions have read and written since init. */
+CB_RPC_DEF void cb_rpc_hub_bytes(const cb_rpc_hub *hub, uint64_t *in, uint64_t *out);
+/* Events that came and were not delivered: of a method that is unknown, differs or has no handler; unreadable; too early. */
+CB_RPC_DEF uint64_t cb_rpc_hub_events_dropped(const cb_rpc_hub *hub);
 
 /* -- session: one peer -- */
 typedef struct cb_rpc_session_desc {
@@ -533,7 +535,7 @@ typedef struct cb_rpc_pair { /* must not move */
     cb_rpc_pair_desc desc;
     cbi_rpc_lane lanes[4];     /* a to b, b to a, and the unreliable two */
     cb_sink unreliable[2];
-    uint64_t now_ns, random;
+    uint64_t now_ns, random, committed;
     bool is_cut;
 } cb_rpc_pair;
 
@@ -589,21 +591,21 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
 
 /* One type of one row: its functions behind untyped pointers. */
 #define CB_RPC_TYPE_OF(id, T)                                                                          \
-    CB_RPC_LOCAL size_t id##_size(const void *value) { return T##_size((const T *)value); }            \
-    CB_RPC_LOCAL bool id##_encode(const void *value, uint8_t *out, size_t cap, size_t *size)           \
+    static inline size_t id##_size(const void *value) { return T##_size((const T *)value); }            \
+    static inline bool id##_encode(const void *value, uint8_t *out, size_t cap, size_t *size)           \
     {                                                                                                  \
-        return (int)T##_encode((const T *)value, out, cap, size, NULL) == 0;                           \
+        return !T##_encode((const T *)value, out, cap, size, NULL);                           \
     }                                                                                                  \
-    CB_RPC_LOCAL bool id##_decode(void *value, const uint8_t *in, size_t size, char *why, size_t cap)  \
+    static inline bool id##_decode(void *value, const uint8_t *in, size_t size, char *why, size_t cap)  \
     {                                                                                                  \
         CB_RPC_TYPE_ERROR error;                                                                       \
-        if ((int)T##_decode((T *)value, in, size, &error) == 0) {                                      \
+        if (!T##_decode((T *)value, in, size, &error)) {                                      \
             return true;                                                                               \
         }                                                                                              \
         cb_rpc_join_texts(why, cap, error.field, error.reason);                                        \
         return false;                                                                                  \
     }                                                                                                  \
-    CB_RPC_LOCAL const cb_rpc_type id = { sizeof(T),   (size_t)T##_min_size, (size_t)T##_max_size,     \
+    static const cb_rpc_type id = { sizeof(T),   (size_t)T##_min_size, (size_t)T##_max_size,     \
                                           id##_size,   id##_encode,          id##_decode,              \
                                           T##_layout_hash, T##_describe };
 
@@ -613,29 +615,29 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     enum { name##_number = (num) };                                                                                \
     CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A)                                                                       \
     CB_RPC_TYPE_OF(cb_rpc_reply_of_##name, R)                                                                      \
-    CB_RPC_LOCAL bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
-    CB_RPC_LOCAL cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
+    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
+    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
                                                  const void *args, void *reply)                                    \
     {                                                                                                              \
         return (*(const name##_handler *)member)(user, from, (const A *)args, (R *)reply);                         \
     }                                                                                                              \
-    CB_RPC_LOCAL void cb_rpc_deliver_##name(cb_rpc_any_fn receiver, void *user, const cb_rpc_result *res,          \
+    static inline void cb_rpc_deliver_##name(cb_rpc_any_fn receiver, void *user, const cb_rpc_result *res,          \
                                             const void *reply)                                                     \
     {                                                                                                              \
         ((name##_receiver)receiver)(user, res, (const R *)reply);                                                  \
     }                                                                                                              \
-    CB_RPC_LOCAL const cb_rpc_row cb_rpc_row_of_##name = { (num), false, false, #name, &cb_rpc_args_of_##name,     \
+    static const cb_rpc_row cb_rpc_row_of_##name = { (num), false, false, #name, &cb_rpc_args_of_##name,     \
                                                            &cb_rpc_reply_of_##name, cb_rpc_has_##name,             \
                                                            cb_rpc_run_##name, cb_rpc_deliver_##name };             \
-    CB_RPC_LOCAL cb_rpc_status name(cb_rpc_session *s, const A *args, name##_receiver receiver, void *user)        \
+    static inline cb_rpc_status name(cb_rpc_session *s, const A *args, name##_receiver receiver, void *user)        \
     {                                                                                                              \
         return cb_rpc_call_send(s, &cb_rpc_row_of_##name, args, (cb_rpc_any_fn)receiver, user);                    \
     }                                                                                                              \
-    CB_RPC_LOCAL cb_rpc_status name##_future(cb_rpc_session *s, const A *args, R *reply, cb_rpc_future *f)         \
+    static inline cb_rpc_status name##_future(cb_rpc_session *s, const A *args, R *reply, cb_rpc_future *f)         \
     {                                                                                                              \
         return cb_rpc_call_future(s, &cb_rpc_row_of_##name, args, reply, f);                                       \
     }                                                                                                              \
-    CB_RPC_LOCAL cb_rpc_status name##_answer(cb_rpc_token t, const R *reply)                                       \
+    static inline cb_rpc_status name##_answer(cb_rpc_token t, const R *reply)                                       \
     {                                                                                                              \
         return cb_rpc_token_answer(t, &cb_rpc_row_of_##name, reply);                                               \
     }
@@ -647,18 +649,18 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     typedef void (*name##_handler)(void *user, cb_rpc_session *from, const A *args);                               \
     enum { name##_number = (num) };                                                                                \
     CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A)                                                                       \
-    CB_RPC_LOCAL bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
-    CB_RPC_LOCAL cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
+    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
+    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
                                                  const void *args, void *reply)                                    \
     {                                                                                                              \
         (void)reply;                                                                                               \
         (*(const name##_handler *)member)(user, from, (const A *)args);                                            \
         return CB_RPC_OK;                                                                                          \
     }                                                                                                              \
-    CB_RPC_LOCAL const cb_rpc_row cb_rpc_row_of_##name = { (num), true, CB_RPC_DELIVERY_##delivery, #name,         \
+    static const cb_rpc_row cb_rpc_row_of_##name = { (num), true, CB_RPC_DELIVERY_##delivery, #name,         \
                                                            &cb_rpc_args_of_##name, NULL, cb_rpc_has_##name,        \
                                                            cb_rpc_run_##name, NULL };                              \
-    CB_RPC_LOCAL cb_rpc_status name(cb_rpc_session *s, const A *args)                                              \
+    static inline cb_rpc_status name(cb_rpc_session *s, const A *args)                                              \
     {                                                                                                              \
         return cb_rpc_event_send(s, &cb_rpc_row_of_##name, args);                                                  \
     }
@@ -676,20 +678,20 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     typedef struct C##_handlers {                                                                                  \
         LIST(CB_RPC_CALL_MEMBER, CB_RPC_EVENT_MEMBER)                                                              \
     } C##_handlers;                                                                                                \
-    CB_RPC_LOCAL const cb_rpc_contract *C##_contract(void)                                                         \
+    static inline const cb_rpc_contract *C##_contract(void)                                                         \
     {                                                                                                              \
         typedef C##_handlers cb_rpc_these_handlers;                                                                \
         static const cb_rpc_slot slots[] = { LIST(CB_RPC_CALL_SLOT, CB_RPC_EVENT_SLOT) };                          \
         static const cb_rpc_contract contract = { #C, slots, sizeof slots / sizeof slots[0] };                     \
         return &contract;                                                                                          \
     }                                                                                                              \
-    CB_RPC_LOCAL void C##_bind(cb_rpc_hub_desc *desc, const C##_handlers *handlers, void *user)                    \
+    static inline void C##_bind(cb_rpc_hub_desc *desc, const C##_handlers *handlers, void *user)                    \
     {                                                                                                              \
         desc->contract = C##_contract();                                                                           \
         desc->handlers = handlers;                                                                                 \
         desc->user = user;                                                                                         \
     }                                                                                                              \
-    CB_RPC_LOCAL uint64_t C##_fingerprint(void) { return cb_rpc_contract_fingerprint(C##_contract()); }
+    static inline uint64_t C##_fingerprint(void) { return cb_rpc_contract_fingerprint(C##_contract()); }
 
 #endif /* CB_RPC_H */
 
@@ -1059,6 +1061,7 @@ static cb_rpc_status cbi_rpc_put_direct(cb_rpc_session *s, const cb_sink *out, c
     }
     (void)cbi_rpc_put_lead(s, p, h, n);
     out->commit(out->user, real_lead + n, false);
+    s->hub->bytes_out += real_lead + n;
     return CB_RPC_OK;
 }
 
@@ -1102,6 +1105,7 @@ static cb_rpc_status cbi_rpc_put_big(cb_rpc_session *s, const cb_sink *out, cons
         return CB_RPC_E_ENCODE;
     }
     cbi_rpc_put_pieces(out, hub->big, lead + size);
+    hub->bytes_out += lead + size;
     return CB_RPC_OK;
 }
 
@@ -1130,6 +1134,7 @@ static cb_rpc_status cbi_rpc_put_exact(cb_rpc_session *s, const cb_sink *out, co
         return CB_RPC_E_ENCODE;
     }
     out->commit(out->user, lead + size, false);
+    s->hub->bytes_out += lead + size;
     return CB_RPC_OK;
 }
 
@@ -1157,6 +1162,7 @@ static bool cbi_rpc_put_bytes(cb_rpc_session *s, const cbi_rpc_head *h, const vo
     (void)cbi_rpc_put_lead(s, p, h, size);
     out->commit(out->user, lead, size != 0);
     cbi_rpc_put_pieces(out, (const uint8_t *)data, size);
+    s->hub->bytes_out += lead + size;
     return true;
 }
 
@@ -2001,6 +2007,10 @@ static cb_rpc_status cbi_rpc_read_frame(cb_rpc_session *s, cb_slice frame, cb_rp
     if (kind == CBI_RPC_HELLO) {
         return cbi_rpc_read_hello(s, r, event);
     }
+    if (s->peer == NULL && s->is_message_based) { /* what came the unreliable way has overtaken the hello */
+        s->hub->events_dropped++;
+        return CBI_RPC_SKIP;
+    }
     if (s->peer == NULL) {
         return cbi_rpc_bad(s, "the first frame is no hello of this protocol");
     }
@@ -2140,22 +2150,6 @@ static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *ro
 }
 
 /* -- 11. public: driving a session -- */
-/* Where borrowed bytes of the last event end their life. */
-static void cbi_rpc_poison(cb_rpc_hub *hub, uint8_t *data, size_t size)
-{
-#ifdef CB_RPC_POISON
-    if (hub->poison.size != 0) {
-        memset(hub->poison.data, 0xdb, hub->poison.size);
-    }
-    hub->poison.data = data;
-    hub->poison.size = size;
-#else
-    (void)hub;
-    (void)data;
-    (void)size;
-#endif
-}
-
 /* A deadline of ours or of the peer has passed: take it off and say so. */
 static cb_rpc_status cbi_rpc_expire(cb_rpc_session *s, cb_rpc_event *event)
 {
@@ -2241,7 +2235,6 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
     cb_rpc_status st;
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && in != NULL && event != NULL);
     CB_RPC_ASSERT(!s->is_message_based);
-    cbi_rpc_poison(s->hub, NULL, 0);
     st = cbi_rpc_pending(s, now_ns, event);
     while (st == CBI_RPC_SKIP) {
         cb_span before = *in;
@@ -2252,7 +2245,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
             if (st == CB_RPC_NEED_OUTPUT) {
                 *in = before;
             } else {
-                cbi_rpc_poison(s->hub, before.data, (size_t)(in->data - before.data));
+                s->hub->bytes_in += before.size - in->size;
             }
         }
     }
@@ -2280,6 +2273,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message
         return cbi_rpc_fail(s, CB_RPC_E_FRAME_TOO_BIG, "a frame longer than frame_bytes_max");
     }
     st = cbi_rpc_read_frame(s, message, event);
+    s->hub->bytes_in += st != CB_RPC_NEED_OUTPUT ? message.size : 0u;
     return st == CBI_RPC_SKIP ? CB_RPC_NEED_INPUT : st;
 }
 
@@ -2454,14 +2448,30 @@ CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *
     return CB_RPC_OK;
 }
 
+/* Borrowed bytes end their life here: whoever kept a pointer into them shall see it. */
+static void cbi_rpc_poison(uint8_t *from, const uint8_t *to)
+{
+#ifdef CB_RPC_POISON
+    if (from != to) {
+        memset(from, 0xdb, (size_t)(to - from));
+    }
+#else
+    (void)from;
+    (void)to;
+#endif
+}
+
 CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t now_ns)
 {
     cb_rpc_event event;
     cb_rpc_status st;
+    uint8_t *from = in->data;
     while ((st = cb_rpc_next(s, in, now_ns, &event)) == CB_RPC_OK) {
         if (cb_rpc_dispatch(s, &event) != CB_RPC_OK) {
             return CB_RPC_E_BUSY;
         }
+        cbi_rpc_poison(from, in->data);
+        from = in->data;
     }
     return st;
 }
@@ -2843,6 +2853,19 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub)
     return CB_RPC_OK;
 }
 
+CB_RPC_DEF void cb_rpc_hub_bytes(const cb_rpc_hub *hub, uint64_t *in, uint64_t *out)
+{
+    CB_RPC_ASSERT(hub != NULL && in != NULL && out != NULL);
+    *in = hub->bytes_in;
+    *out = hub->bytes_out;
+}
+
+CB_RPC_DEF uint64_t cb_rpc_hub_events_dropped(const cb_rpc_hub *hub)
+{
+    CB_RPC_ASSERT(hub != NULL);
+    return hub->events_dropped;
+}
+
 static bool cbi_rpc_sink_is_usable(const cb_sink *k)
 {
     return k->room != NULL && k->reserve != NULL && k->commit != NULL && k->piece_max >= CBI_RPC_PIECE_MIN;
@@ -2917,7 +2940,6 @@ CB_RPC_DEF cb_rpc_status cb_rpc_session_deinit(cb_rpc_session *s)
     cbi_rpc_peer_release(hub, s->peer);
     cbi_rpc_give(&hub->desc.alloc, s->open, s->open_cap * sizeof *s->open);
     cbi_rpc_give(&hub->desc.alloc, s->heap, s->heap_cap * sizeof *s->heap);
-    cbi_rpc_poison(hub, NULL, 0);
     hub->sessions--;
     memset(s, 0, sizeof *s);
     return CB_RPC_OK;
@@ -3032,6 +3054,7 @@ static void cbi_rpc_lane_commit(void *user, size_t size, bool more)
     cb_rpc_pair *pair = lane->pair;
     cbi_rpc_mark *mark;
     lane->tail += size;
+    pair->committed += size;
     if (more || size == 0) {
         return;
     }
@@ -3209,12 +3232,14 @@ CB_RPC_DEF cb_rpc_status cb_rpc_pair_run(cb_rpc_pair *pair, uint64_t now_ns)
     }
     pair->now_ns = now_ns > pair->now_ns ? now_ns : pair->now_ns;
     while (moved) {
+        uint64_t before = pair->committed;
         cb_rpc_status st;
         moved = false;
         st = cbi_rpc_pair_side(pair, &pair->a, 1u, &moved);
         first = st < 0 && first == CB_RPC_OK ? st : first;
         st = cbi_rpc_pair_side(pair, &pair->b, 0u, &moved);
         first = st < 0 && first == CB_RPC_OK ? st : first;
+        moved = moved || pair->committed != before;
         if (first < 0 && !pair->is_cut) { /* one side gave up: the other one sees the connection go */
             cb_rpc_pair_cut(pair);
             moved = true;
