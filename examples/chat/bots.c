@@ -59,10 +59,10 @@ static uint64_t clock_ns(void)
 
 /* -- what is right -- */
 
-/* Something is not as it must be. The first few are told, all are counted. */
+/* Something is not as it must be. The first few are told, all are counted; what breaks when we break off is not. */
 static void wrong(crowd *c, const char *who, const char *what)
 {
-    if (c->wrong++ < COMPLAINTS_MAX) {
+    if (!c->is_over && c->wrong++ < COMPLAINTS_MAX) {
         (void)complain("%s: %s", who, what);
     }
 }
@@ -576,6 +576,7 @@ static int crowd_run(crowd *c, const char *title)
     (void)cb_loop_run(&c->loop);
     end_on_interrupt();
     if (c->wrong == 0 && !c->is_over) {
+        c->is_over = true;
         tell("%s%s: interrupted", c->is_terminal ? "\n" : "", title);
         return EXIT_FAILURE;
     }

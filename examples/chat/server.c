@@ -109,14 +109,14 @@ static void send_away_if(cb_rpc_status sent, member *m)
     }
 }
 
-static void room_tell_move(room *r, const char *name, bool came)
+static void room_tell_move(room *r, const char *name, bool came, uint32_t members)
 {
     move news;
     uint32_t i;
     memset(&news, 0, sizeof news);
     memcpy(news.name, name, strlen(name) + 1u);
     news.came = came;
-    news.members = r->count;
+    news.members = members;
     for (i = 0; i < r->count; i++) {
         send_away_if(chat_moved(r->members[i]->session, &news), r->members[i]);
     }
@@ -135,13 +135,13 @@ static void room_leave(server *s, member *m)
     r->members[i] = r->members[--r->count];
     m->room = NULL;
     s->people--;
-    room_tell_move(r, m->name, false);
+    room_tell_move(r, m->name, false, r->count);
 }
 
 static void room_enter(server *s, room *r, member *m, const char *name)
 {
     memcpy(m->name, name, strlen(name) + 1u);
-    room_tell_move(r, name, true);
+    room_tell_move(r, name, true, r->count + 1u);
     r->members[r->count++] = m;
     m->room = r;
     s->people++;
