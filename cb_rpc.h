@@ -285,6 +285,7 @@ typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, 
     size_t frame_bytes_max;          /* longest frame in either direction; 0 = 8 MiB; at least 64 */
     uint32_t calls_open_max;         /* calls of ours in flight, per session; 0 = 1,024; at most 65,536 */
     uint32_t calls_waiting_max;      /* calls of a peer with a late answer, per session; 0 = 256; at most 65,536 */
+    uint64_t hello_ns;               /* a peer's time to say hello; 0 = 10 s, CB_RPC_NEVER = as long as it takes */
     uint64_t call_timeout_ns;        /* of calls without one of their own; 0 = none */
     uint64_t answer_timeout_ns;      /* bound on late answers; 0 = none: only the caller's own deadline counts */
     void (*on_cancel)(void *user, cb_rpc_session *from, cb_rpc_token token, cb_rpc_status why); /* a late call is not
@@ -369,6 +370,7 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
     cbi_rpc_open *open;         /* table of our calls in flight, by wire id; NULL until the first call */
     uint32_t *heap;             /* deadlines of both kinds of calls, earliest first */
     uint64_t now_ns, next_timeout_ns, armed_ns;
+    uint64_t hello_due_ns;      /* 0: not counting yet */
     const char *reason;         /* why the session ended; static, or the ender's */
     const struct cb_rpc_event *current; /* the call being dispatched */
     uint64_t serial;            /* of the call ids */
@@ -2102,13 +2104,13 @@ static void cbi_rpc_text_difference(cbi_rpc_text *t, const cbi_rpc_field *ours, 
     cbi_rpc_text_bytes(t, ours->name_size != 0 ? ours->name : theirs->name,
                        ours->name_size != 0 ? ours->name_size : theirs->name_size);
     cbi_rpc_text_add(t, "' is ");
-    if (ours->name_size != 0) {
+    if (ours->kind_size != 0) {
         cbi_rpc_text_bytes(t, ours->kind, ours->kind_size);
     } else {
         cbi_rpc_text_add(t, "missing");
     }
     cbi_rpc_text_add(t, " here, ");
-    if (theirs->name_size != 0) {
+    if (theirs->kind_size != 0) {
         cbi_rpc_text_bytes(t, theirs->kind, theirs->kind_size);
     } else {
         cbi_rpc_text_add(t, "missing");
@@ -2208,6 +2210,15 @@ static cb_rpc_status cbi_rpc_tell_end(cb_rpc_session *s, cb_rpc_event *event)
     return s->end == 1u && s->waiting_count != 0 ? CB_RPC_WAIT : CB_RPC_CLOSED;
 }
 
+/* The peer's time counts from the first next: before it there is no connection. */
+static bool cbi_rpc_hello_in_time(cb_rpc_session *s)
+{
+    if (s->hello_due_ns == 0) {
+        s->hello_due_ns = cbi_rpc_add_saturated(s->now_ns, s->hub->desc.hello_ns);
+    }
+    return s->now_ns < s->hello_due_ns || s->hello_due_ns == CB_RPC_NEVER;
+}
+
 /* What needs no input. SKIP: nothing, look at the bytes. */
 static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_event *event)
 {
@@ -2226,6 +2237,9 @@ static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_
     }
     if (s->error != CB_RPC_OK) {
         return s->error;
+    }
+    if (s->peer == NULL && !cbi_rpc_hello_in_time(s)) {
+        return cbi_rpc_fail(s, CB_RPC_E_TIMEOUT, "the peer did not say hello in time");
     }
     return s->hello_sent || cbi_rpc_send_hello(s) ? CBI_RPC_SKIP : CB_RPC_NEED_OUTPUT;
 }
@@ -2293,11 +2307,14 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s)
 {
     uint64_t at = CB_RPC_NEVER;
     CB_RPC_ASSERT(s != NULL);
-    if (s->cancelled_head != CBI_RPC_NONE) {
-        at = s->now_ns;
-    } else if (s->heap_count != 0 && s->end <= 1u) {
+    if (s->heap_count != 0 && s->end <= 1u) {
         at = *cbi_rpc_heap_deadline(s, s->heap[0]);
-        at = at > s->now_ns ? at : s->now_ns;
+    }
+    if (s->peer == NULL && s->end == 0 && s->hello_due_ns != 0 && s->hello_due_ns < at) {
+        at = s->hello_due_ns;
+    }
+    if (s->cancelled_head != CBI_RPC_NONE || at < s->now_ns) {
+        at = s->now_ns;
     }
     s->armed_ns = at;
     return at;
@@ -2494,9 +2511,12 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
 }
 
 /* -- 13. public: calling -- */
+/* Whether the hub's contract has this row. Each file that expands a contract has rows of its own, so names decide. */
 static bool cbi_rpc_is_ours(const cb_rpc_hub *hub, const cb_rpc_row *row)
 {
-    return row->number <= CB_RPC_NUMBER_MAX && hub->row_of_number[row->number] != 0;
+    unsigned slot = row->number <= CB_RPC_NUMBER_MAX ? hub->row_of_number[row->number] : 0u;
+    const cb_rpc_row *own = slot != 0 ? hub->desc.contract->slots[slot - 1u].row : NULL;
+    return own == row || (own != NULL && strcmp(own->name, row->name) == 0);
 }
 
 /* The call's frame: number, id with a mark for the deadline, the deadline in whole milliseconds, rounded up. */
@@ -2759,6 +2779,7 @@ static bool cbi_rpc_desc_resolve(cb_rpc_hub_desc *d)
     d->frame_bytes_max = d->frame_bytes_max != 0 ? d->frame_bytes_max : (size_t)8u << 20;
     d->calls_open_max = d->calls_open_max != 0 ? d->calls_open_max : 1024u;
     d->calls_waiting_max = d->calls_waiting_max != 0 ? d->calls_waiting_max : 256u;
+    d->hello_ns = d->hello_ns != 0 ? d->hello_ns : 10000000000u;
     d->sessions_max = d->sessions_max != 0 ? d->sessions_max : 10000u;
     d->output_bytes_soft = d->output_bytes_soft != 0 ? d->output_bytes_soft : (size_t)16u << 20;
     d->redial_ns_min = d->redial_ns_min != 0 ? d->redial_ns_min : 250000000u;
@@ -2885,6 +2906,7 @@ static void cbi_rpc_session_begin(cb_rpc_session *s, const cb_sink *out)
     s->end = 0;
     s->open_told = 0;
     s->hello_sent = false;
+    s->hello_due_ns = 0;
     s->armed_ns = CB_RPC_NEVER;
     s->need = 0;
 }
