@@ -294,6 +294,8 @@ CB_CODEC_DEF size_t cb_codec_varu_get(const uint8_t *at, size_t size, uint64_t *
  * longer than the field or not UTF-8; the field then keeps what it had, for nothing is cut off silently. */
 #define CB_CODEC_SET_TEXT(message, field, text) cb_codec_text_set((message)->field, sizeof (message)->field, (text))
 CB_CODEC_DEF cb_codec_status cb_codec_text_set(char *field, size_t field_bytes, const char *text);
+/* Copies what fits, NUL-terminated; capacity is at least 1. For texts that may be cut anywhere: names in a log. */
+CB_CODEC_DEF void cb_codec_text_clip(char *out, size_t capacity, const char *text);
 
 /* ============================== schemas: what a program uses ============================== */
 
@@ -551,13 +553,11 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
     CB_CODEC_STRAIGHT(T, LIST) \
     static cb_codec_status T##_encode(const T *from, uint8_t *out, size_t capacity, size_t *size, cb_codec_error *why) \
     { \
-        CB_CODEC_TRY_ENCODE(T) \
-        return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why); \
+        CB_CODEC_DO_ENCODE(T) \
     } \
     static cb_codec_status T##_decode(T *to, const uint8_t *in, size_t size, cb_codec_error *why) \
     { \
-        CB_CODEC_TRY_DECODE(T) \
-        return cb_codec_decode(cbi_codec_schema_##T(), to, in, size, why); \
+        CB_CODEC_DO_DECODE(T) \
     } \
     static size_t T##_size(const T *from) { return cb_codec_size(cbi_codec_schema_##T(), from); } \
     static bool T##_equal(const T *a, const T *b) { return cb_codec_equal(cbi_codec_schema_##T(), a, b); } \
@@ -601,13 +601,27 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
  * `slack` is what is left beyond it. From then on fixed fields need no check at all: only what is longer than its
  * least (a text's bytes, a list's elements) is compared with slack and taken from it. At the end of a decode, slack
  * is the number of bytes left over. */
-#if !defined(CB_CODEC_FAST) && !defined(CB_CODEC_SMALL) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
+#if !defined(CB_CODEC_FAST) && !defined(CB_CODEC_SMALL) && defined(__OPTIMIZE__) && \
+    (!defined(__OPTIMIZE_SIZE__) || defined(CB_CODEC_NO_STDLIB))
 #define CB_CODEC_FAST 1
 #endif
-#if defined(__GNUC__) || defined(__clang__)
-#define CB_CODEC_HOT static inline __attribute__((always_inline))
+#if !defined(CB_CODEC_BRIEF) && defined(CB_CODEC_FAST) && defined(CB_CODEC_NO_STDLIB)
+#define CB_CODEC_BRIEF 1
+#endif
+#if !defined(CB_CODEC_FAST) && !defined(CB_CODEC_SMALL) && defined(__OPTIMIZE_SIZE__)
+#define CB_CODEC_SMALL 1
+#endif
+#if defined(CB_CODEC_FAST) && (defined(__GNUC__) || defined(__clang__))
+#define CB_CODEC_HOT static inline __attribute__((always_inline)) /* folding is the point */
 #else
 #define CB_CODEC_HOT static inline
+#endif
+#if defined(CB_CODEC_FAST)
+#define CB_CODEC_STEP CB_CODEC_HOT
+#elif defined(__clang__)
+#define CB_CODEC_STEP static inline __attribute__((noinline)) /* one copy of each, as gcc has it with -Os anyway */
+#else
+#define CB_CODEC_STEP static inline
 #endif
 #if defined(_MSC_VER) || (defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 #define CB_CODEC_LITTLE 1 /* memory of a number is its wire form */
@@ -732,7 +746,7 @@ CB_CODEC_HOT size_t cbi_codec_memory(int kind, size_t width)
 }
 
 /* -- the bit block: filled and used in steps of 4 bytes, so that a number of up to 32 bits always finds room -- */
-CB_CODEC_HOT void cbi_codec_put_bits(cbi_codec_put *o, uint32_t value, uint32_t count)
+CB_CODEC_STEP void cbi_codec_put_bits(cbi_codec_put *o, uint32_t value, uint32_t count)
 {
     o->bits.held |= (uint64_t)value << o->bits.held_count;
     o->bits.held_count += count;
@@ -744,7 +758,7 @@ CB_CODEC_HOT void cbi_codec_put_bits(cbi_codec_put *o, uint32_t value, uint32_t 
     }
 }
 
-CB_CODEC_HOT uint32_t cbi_codec_get_bits(cbi_codec_get *in, uint32_t count)
+CB_CODEC_STEP uint32_t cbi_codec_get_bits(cbi_codec_get *in, uint32_t count)
 {
     uint64_t value;
     if (in->bits.held_count < count) { /* the block has as many bits as its fields, so these are there */
@@ -776,7 +790,7 @@ CB_CODEC_HOT void cbi_codec_put_open(cbi_codec_put *o, size_t bit_bytes)
     o->at += bit_bytes;
 }
 
-CB_CODEC_HOT void cbi_codec_put_close(cbi_codec_put *o)
+CB_CODEC_STEP void cbi_codec_put_close(cbi_codec_put *o)
 {
     switch ((o->bits.held_count + 7u) / 8u) {
     case 1: o->bits.to[0] = (uint8_t)(o->bits.held & 0xffu); break;
@@ -803,7 +817,7 @@ CB_CODEC_HOT bool cbi_codec_get_close(cbi_codec_get *in)
 }
 
 /* -- quant: the nearest step; NaN was refused before, and what lies outside takes the nearest end -- */
-CB_CODEC_HOT uint32_t cbi_codec_quantise(float value, double lo, double hi, uint32_t bits)
+CB_CODEC_STEP uint32_t cbi_codec_quantise(float value, double lo, double hi, uint32_t bits)
 {
     double steps = (double)(((uint32_t)1 << bits) - 1u);
     double at = ((double)value - lo) * (steps / (hi - lo)) + 0.5;
@@ -813,14 +827,14 @@ CB_CODEC_HOT uint32_t cbi_codec_quantise(float value, double lo, double hi, uint
     return at > 0 ? (uint32_t)at : 0u;
 }
 
-CB_CODEC_HOT float cbi_codec_dequantise(uint32_t step, double lo, double hi, uint32_t bits)
+CB_CODEC_STEP float cbi_codec_dequantise(uint32_t step, double lo, double hi, uint32_t bits)
 {
     double steps = (double)(((uint32_t)1 << bits) - 1u);
     return (float)(lo + (double)step * ((hi - lo) / steps));
 }
 
 /* -- measure: whether a value is allowed, and how many bytes it takes beyond its least; CB_CODEC_REFUSED if not -- */
-CB_CODEC_HOT size_t cbi_codec_measure_text(const cb_codec_field *f, const uint8_t *memory, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_text(const cb_codec_field *f, const uint8_t *memory, cbi_codec_fault *fault)
 {
     size_t size = cb_codec_text_size((const char *)memory, f->bound);
     if (size == SIZE_MAX) {
@@ -830,7 +844,7 @@ CB_CODEC_HOT size_t cbi_codec_measure_text(const cb_codec_field *f, const uint8_
     return size;
 }
 
-CB_CODEC_HOT size_t cbi_codec_measure_length(size_t size, uint32_t bound, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_length(size_t size, uint32_t bound, cbi_codec_fault *fault)
 {
     if (size > bound) {
         cbi_codec_refuse(fault, CBI_CODEC_LENGTH, size, bound);
@@ -839,7 +853,7 @@ CB_CODEC_HOT size_t cbi_codec_measure_length(size_t size, uint32_t bound, cbi_co
     return size;
 }
 
-CB_CODEC_HOT size_t cbi_codec_measure_number(bool allowed, cbi_codec_rule rule, uint64_t number, uint64_t limit,
+CB_CODEC_STEP size_t cbi_codec_measure_number(bool allowed, cbi_codec_rule rule, uint64_t number, uint64_t limit,
                                              cbi_codec_fault *fault)
 {
     if (!allowed) {
@@ -850,7 +864,7 @@ CB_CODEC_HOT size_t cbi_codec_measure_number(bool allowed, cbi_codec_rule rule, 
 }
 
 /* Bytes that an element of a parameterless kind takes beyond its width. */
-CB_CODEC_HOT size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
+CB_CODEC_STEP size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
 {
     uint64_t x;
     if (kind != CB_CODEC_KIND_VARU && kind != CB_CODEC_KIND_VARI) {
@@ -861,14 +875,14 @@ CB_CODEC_HOT size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
 }
 
 /* Counts of any list, the elements of which are a schema's or not. */
-CB_CODEC_HOT bool cbi_codec_measure_count(const cb_codec_field *f, const uint8_t *message, size_t *count,
+CB_CODEC_STEP bool cbi_codec_measure_count(const cb_codec_field *f, const uint8_t *message, size_t *count,
                                           cbi_codec_fault *fault)
 {
     *count = (size_t)cbi_codec_peek(message + f->mark, 4);
     return *count <= f->bound ? true : cbi_codec_refuse(fault, CBI_CODEC_COUNT, *count, f->bound);
 }
 
-CB_CODEC_HOT size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
 {
     size_t i, count, size;
     if (!cbi_codec_measure_count(f, message, &count, fault)) {
@@ -886,7 +900,7 @@ CB_CODEC_HOT size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_
     return size;
 }
 
-CB_CODEC_HOT size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
 {
     const uint8_t *memory = message + f->offset;
     uint64_t x;
@@ -919,20 +933,29 @@ CB_CODEC_HOT size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_
 }
 
 /* -- put: writes what measure has allowed -- */
-CB_CODEC_HOT void cbi_codec_put_prefix(cbi_codec_put *o, uint32_t bound, size_t value)
+CB_CODEC_STEP bool cbi_codec_put_extra(cbi_codec_put *o, size_t size)
+{
+    if (size > o->slack) {
+        return cbi_codec_refuse(&o->fault, CBI_CODEC_FULL, size, o->slack);
+    }
+    o->slack -= size;
+    return true;
+}
+
+CB_CODEC_STEP void cbi_codec_put_prefix(cbi_codec_put *o, uint32_t bound, size_t value)
 {
     cbi_codec_store(o->at, value, cbi_codec_prefix(bound));
     o->at += cbi_codec_prefix(bound);
 }
 
-CB_CODEC_HOT void cbi_codec_put_run(cbi_codec_put *o, uint32_t bound, const uint8_t *data, size_t size)
+CB_CODEC_STEP void cbi_codec_put_run(cbi_codec_put *o, uint32_t bound, const uint8_t *data, size_t size)
 {
     cbi_codec_put_prefix(o, bound, size);
     cbi_codec_copy(o->at, data, size);
     o->at += size;
 }
 
-CB_CODEC_HOT void cbi_codec_put_scalar(cbi_codec_put *o, int kind, size_t width, const uint8_t *memory)
+CB_CODEC_STEP void cbi_codec_put_scalar(cbi_codec_put *o, int kind, size_t width, const uint8_t *memory)
 {
     uint64_t x = cbi_codec_peek(memory, cbi_codec_memory(kind, width));
     if (kind == CB_CODEC_KIND_VARU || kind == CB_CODEC_KIND_VARI) {
@@ -948,7 +971,7 @@ CB_CODEC_HOT void cbi_codec_put_scalar(cbi_codec_put *o, int kind, size_t width,
     o->at += width;
 }
 
-CB_CODEC_HOT void cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f, const uint8_t *message)
+CB_CODEC_STEP void cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f, const uint8_t *message)
 {
     const uint8_t *memory = message + f->offset;
     size_t i, count = (size_t)cbi_codec_peek(message + f->mark, 4);
@@ -968,20 +991,16 @@ CB_CODEC_HOT void cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f, 
     }
 }
 
-CB_CODEC_HOT bool cbi_codec_put_leaf(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+CB_CODEC_STEP bool cbi_codec_put_leaf(cbi_codec_put *o, const cb_codec_field *f, const void *from)
 {
     const uint8_t *message = (const uint8_t *)from;
     const uint8_t *memory = message + f->offset;
     size_t size = cbi_codec_measure_leaf(f, message, &o->fault);
     float real;
     cb_slice view;
-    if (size == CB_CODEC_REFUSED) {
+    if (size == CB_CODEC_REFUSED || !cbi_codec_put_extra(o, size)) {
         return false;
     }
-    if (size > o->slack) {
-        return cbi_codec_refuse(&o->fault, CBI_CODEC_FULL, size, o->slack);
-    }
-    o->slack -= size;
     switch ((int)f->kind) {
     case CB_CODEC_KIND_NONE: break;
     case CB_CODEC_KIND_FLAG: cbi_codec_put_bits(o, *memory != 0 ? 1u : 0u, 1); break;
@@ -1012,7 +1031,7 @@ CB_CODEC_HOT bool cbi_codec_put_leaf(cbi_codec_put *o, const cb_codec_field *f, 
 }
 
 /* -- get: every rule is judged before the value is stored, every length before its bytes are touched -- */
-CB_CODEC_HOT bool cbi_codec_get_extra(cbi_codec_get *in, size_t size)
+CB_CODEC_STEP bool cbi_codec_get_extra(cbi_codec_get *in, size_t size)
 {
     if (size > in->slack) {
         return cbi_codec_refuse(&in->fault, CBI_CODEC_CUT, size, in->slack);
@@ -1021,7 +1040,7 @@ CB_CODEC_HOT bool cbi_codec_get_extra(cbi_codec_get *in, size_t size)
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_prefix(cbi_codec_get *in, uint32_t bound, cbi_codec_rule rule, size_t *value)
+CB_CODEC_STEP bool cbi_codec_get_prefix(cbi_codec_get *in, uint32_t bound, cbi_codec_rule rule, size_t *value)
 {
     uint64_t x = cbi_codec_load(in->at, cbi_codec_prefix(bound));
     in->at += cbi_codec_prefix(bound);
@@ -1029,7 +1048,7 @@ CB_CODEC_HOT bool cbi_codec_get_prefix(cbi_codec_get *in, uint32_t bound, cbi_co
     return x <= bound ? true : cbi_codec_refuse(&in->fault, rule, x, bound);
 }
 
-CB_CODEC_HOT bool cbi_codec_get_varint(cbi_codec_get *in, int kind, uint8_t *memory)
+CB_CODEC_STEP bool cbi_codec_get_varint(cbi_codec_get *in, int kind, uint8_t *memory)
 {
     uint64_t x = *in->at;
     size_t used = 1;
@@ -1048,7 +1067,7 @@ CB_CODEC_HOT bool cbi_codec_get_varint(cbi_codec_get *in, int kind, uint8_t *mem
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_scalar(cbi_codec_get *in, int kind, size_t width, uint8_t *memory)
+CB_CODEC_STEP bool cbi_codec_get_scalar(cbi_codec_get *in, int kind, size_t width, uint8_t *memory)
 {
     uint64_t x;
     if (kind == CB_CODEC_KIND_VARU || kind == CB_CODEC_KIND_VARI) {
@@ -1063,7 +1082,7 @@ CB_CODEC_HOT bool cbi_codec_get_scalar(cbi_codec_get *in, int kind, size_t width
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_run(cbi_codec_get *in, uint32_t bound, const uint8_t **data, size_t *size)
+CB_CODEC_STEP bool cbi_codec_get_run(cbi_codec_get *in, uint32_t bound, const uint8_t **data, size_t *size)
 {
     if (!cbi_codec_get_prefix(in, bound, CBI_CODEC_LENGTH, size) || !cbi_codec_get_extra(in, *size)) {
         return false;
@@ -1073,7 +1092,7 @@ CB_CODEC_HOT bool cbi_codec_get_run(cbi_codec_get *in, uint32_t bound, const uin
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_text(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
+CB_CODEC_STEP bool cbi_codec_get_text(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
 {
     const uint8_t *data;
     size_t size;
@@ -1089,7 +1108,7 @@ CB_CODEC_HOT bool cbi_codec_get_text(cbi_codec_get *in, const cb_codec_field *f,
 }
 
 /* Bytes and views; they differ only in where the data goes. */
-CB_CODEC_HOT bool cbi_codec_get_blob(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
+CB_CODEC_STEP bool cbi_codec_get_blob(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
 {
     cb_slice view;
     if (!cbi_codec_get_run(in, f->bound, &view.data, &view.size)) {
@@ -1104,7 +1123,7 @@ CB_CODEC_HOT bool cbi_codec_get_blob(cbi_codec_get *in, const cb_codec_field *f,
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_flags(cbi_codec_get *in, uint8_t *memory, size_t count)
+CB_CODEC_STEP bool cbi_codec_get_flags(cbi_codec_get *in, uint8_t *memory, size_t count)
 {
     size_t size = (count + 7u) / 8u;
     if (!cbi_codec_get_extra(in, size)) {
@@ -1118,7 +1137,7 @@ CB_CODEC_HOT bool cbi_codec_get_flags(cbi_codec_get *in, uint8_t *memory, size_t
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
+CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
 {
     uint8_t *memory = message + f->offset;
     size_t i, count;
@@ -1146,7 +1165,7 @@ CB_CODEC_HOT bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f,
     return true;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
+CB_CODEC_STEP bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
 {
     uint32_t x = cbi_codec_get_bits(in, f->bits);
     float real;
@@ -1163,7 +1182,7 @@ CB_CODEC_HOT bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field *
 }
 
 /* The presence bit of any opt. An absent value becomes zero, so that nothing of an earlier message shows through. */
-CB_CODEC_HOT bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, size_t memory_size)
+CB_CODEC_STEP bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, size_t memory_size)
 {
     bool has = cbi_codec_get_bits(in, 1) != 0;
     message[f->mark] = has ? 1u : 0u;
@@ -1173,7 +1192,7 @@ CB_CODEC_HOT bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, 
     return has;
 }
 
-CB_CODEC_HOT bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f, void *to)
+CB_CODEC_STEP bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
     uint8_t *message = (uint8_t *)to;
     uint8_t *memory = message + f->offset;
@@ -1194,6 +1213,34 @@ CB_CODEC_HOT bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f,
     }
 }
 
+CB_CODEC_HOT bool cbi_codec_get_end(cbi_codec_get *in)
+{
+    return in->slack == 0 ? true : cbi_codec_refuse(&in->fault, CBI_CODEC_TRAILING, in->slack, 0);
+}
+
+/* -- refusals -- */
+CB_CODEC_STEP cb_codec_status cbi_codec_rule_status(cbi_codec_rule rule)
+{
+    switch ((int)rule) {
+    case CBI_CODEC_CUT: return CB_CODEC_E_CUT;
+    case CBI_CODEC_TRAILING: return CB_CODEC_E_TRAILING;
+    case CBI_CODEC_VARINT:
+    case CBI_CODEC_PADDING: return CB_CODEC_E_FORM;
+    case CBI_CODEC_TEXT: return CB_CODEC_E_TEXT;
+    default: return CB_CODEC_E_BOUND;
+    }
+}
+
+/* The whole of an error under CB_CODEC_BRIEF: the type and the status. */
+CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *type, cb_codec_status status)
+{
+    if (why != NULL) {
+        cb_codec_text_clip(why->field, sizeof why->field, type);
+        cb_codec_text_clip(why->reason, sizeof why->reason, cb_codec_status_str(status));
+    }
+    return status;
+}
+
 /* ============================== schemas: straight-line code ==============================
  *
  * For each schema, three functions each way: `body` is one statement a field, in the parent's block where the schema
@@ -1202,24 +1249,37 @@ CB_CODEC_HOT bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f,
  * are in order and nothing else adds to its size), so a list of those is one memcpy. */
 #if !defined(CB_CODEC_FAST)
 #define CB_CODEC_STRAIGHT(T, LIST)
-#define CB_CODEC_TRY_ENCODE(T)
-#define CB_CODEC_TRY_DECODE(T)
+#define CB_CODEC_DO_ENCODE(T) return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why);
+#define CB_CODEC_DO_DECODE(T) return cb_codec_decode(cbi_codec_schema_##T(), to, in, size, why);
 #else
-#define CB_CODEC_TRY_ENCODE(T) \
+#define CB_CODEC_DO_ENCODE(T) \
     cbi_codec_put o; \
     o.at = out; \
     o.slack = capacity; \
     if (cbi_codec_put_some_##T(&o, from, 1)) { \
         *size = capacity - o.slack; \
         return CB_CODEC_OK; \
-    }
-#define CB_CODEC_TRY_DECODE(T) \
-    cbi_codec_get i; \
-    i.at = in; \
-    i.slack = size; \
-    if (cbi_codec_get_some_##T(&i, to, 1) && i.slack == 0) { \
+    } \
+    CB_CODEC_REFUSE_ENCODE(T)
+#define CB_CODEC_DO_DECODE(T) \
+    cbi_codec_get g; \
+    g.at = in; \
+    g.slack = size; \
+    if (cbi_codec_get_some_##T(&g, to, 1) && cbi_codec_get_end(&g)) { \
         return CB_CODEC_OK; \
-    }
+    } \
+    CB_CODEC_REFUSE_DECODE(T)
+#if defined(CB_CODEC_BRIEF) /* the tables and what walks over them are then not linked, unless something else needs them */
+#define CB_CODEC_REFUSE_ENCODE(T) \
+    (void)size; \
+    return cbi_codec_brief(why, CB_CODEC_NAME(T), o.fault.rule == CBI_CODEC_FULL ? CB_CODEC_E_FULL : CB_CODEC_E_VALUE);
+#define CB_CODEC_REFUSE_DECODE(T) \
+    memset(to, 0, sizeof(T)); \
+    return cbi_codec_brief(why, CB_CODEC_NAME(T), cbi_codec_rule_status(g.fault.rule));
+#else
+#define CB_CODEC_REFUSE_ENCODE(T) return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why);
+#define CB_CODEC_REFUSE_DECODE(T) return cb_codec_decode(cbi_codec_schema_##T(), to, in, size, why);
+#endif
 
 #define CB_CODEC_STRAIGHT(T, LIST) \
     enum { \
@@ -1245,10 +1305,9 @@ CB_CODEC_HOT bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f,
     CB_CODEC_HOT bool cbi_codec_put_some_##T(cbi_codec_put *o, const T *v, size_t count) \
     { \
         size_t i; \
-        if (count * (size_t)T##_min_size > o->slack) { \
+        if (!cbi_codec_put_extra(o, count * (size_t)T##_min_size)) { \
             return false; \
         } \
-        o->slack -= count * (size_t)T##_min_size; \
         if (cbi_codec_same_##T) { \
             cbi_codec_copy(o->at, (const uint8_t *)v, count * sizeof(T)); \
             o->at += count * sizeof(T); \
@@ -1492,6 +1551,14 @@ CB_CODEC_DEF cb_codec_status cb_codec_text_set(char *field, size_t field_bytes, 
     }
     memcpy(field, text, size + 1u);
     return CB_CODEC_OK;
+}
+
+CB_CODEC_DEF void cb_codec_text_clip(char *out, size_t capacity, const char *text)
+{
+    size_t size = strlen(text);
+    size = size < capacity ? size : capacity - 1u;
+    memcpy(out, text, size);
+    out[size] = 0;
 }
 
 /* -- 3. pure leaves: flags -- */
@@ -2168,10 +2235,9 @@ static bool cbi_codec_put_fields(cbi_codec_put *o, const cb_codec_schema *s, con
 static bool cbi_codec_put_some(cbi_codec_put *o, const cb_codec_schema *s, const uint8_t *items, size_t count)
 {
     size_t i;
-    if (count * s->min_size > o->slack) {
+    if (!cbi_codec_put_extra(o, count * s->min_size)) {
         return false;
     }
-    o->slack -= count * s->min_size;
     for (i = 0; i < count; i++) {
         cbi_codec_put_open(o, (s->bits + 7u) / 8u);
         if (!cbi_codec_put_fields(o, s, items + i * s->memory)) {
@@ -2292,18 +2358,6 @@ CB_CODEC_DEF cb_codec_status cb_codec_encode(const cb_codec_schema *s, const voi
     return CB_CODEC_OK;
 }
 
-static cb_codec_status cbi_codec_rule_status(cbi_codec_rule rule)
-{
-    switch ((int)rule) {
-    case CBI_CODEC_CUT: return CB_CODEC_E_CUT;
-    case CBI_CODEC_TRAILING: return CB_CODEC_E_TRAILING;
-    case CBI_CODEC_VARINT:
-    case CBI_CODEC_PADDING: return CB_CODEC_E_FORM;
-    case CBI_CODEC_TEXT: return CB_CODEC_E_TEXT;
-    default: return CB_CODEC_E_BOUND;
-    }
-}
-
 CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *message, const uint8_t *in, size_t size,
                                              cb_codec_error *why)
 {
@@ -2313,9 +2367,9 @@ CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *mes
     g.at = in;
     g.slack = size;
     ok = cbi_codec_get_some(&g, s, (uint8_t *)message, 1, false, why);
-    if (ok && g.slack != 0) {
-        ok = cbi_codec_refuse(&g.fault, CBI_CODEC_TRAILING, g.slack, 0);
+    if (ok && !cbi_codec_get_end(&g)) {
         cbi_codec_why_begin(why, NULL, &g.fault);
+        ok = false;
     }
     if (ok) {
         return CB_CODEC_OK;

@@ -79,7 +79,21 @@ typedef struct ops {
     cb_codec_status (*decode)(void *, const uint8_t *, size_t, cb_codec_error *);
     size_t (*size)(const void *);
     bool (*equal)(const void *, const void *);
+    cb_codec_status (*brief)(void *, const uint8_t *, size_t); /* what decode says under CB_CODEC_BRIEF */
 } ops;
+
+#if defined(CB_CODEC_FAST)
+#define BRIEF(T) \
+    cbi_codec_get g; \
+    g.at = in; \
+    g.slack = size; \
+    if (cbi_codec_get_some_##T(&g, (T *)v, 1) && cbi_codec_get_end(&g)) { \
+        return CB_CODEC_OK; \
+    } \
+    return cbi_codec_rule_status(g.fault.rule);
+#else
+#define BRIEF(T) return T##_decode((T *)v, in, size, NULL);
+#endif
 
 #define OPS(T) \
     static cb_codec_status T##_enc(const void *v, uint8_t *out, size_t cap, size_t *size, cb_codec_error *why) \
@@ -92,7 +106,8 @@ typedef struct ops {
     } \
     static size_t T##_siz(const void *v) { return T##_size((const T *)v); } \
     static bool T##_equ(const void *a, const void *b) { return T##_equal((const T *)a, (const T *)b); } \
-    static const ops T##_ops = { T##_schema, T##_enc, T##_dec, T##_siz, T##_equ };
+    static cb_codec_status T##_bri(void *v, const uint8_t *in, size_t size) { BRIEF(T) } \
+    static const ops T##_ops = { T##_schema, T##_enc, T##_dec, T##_siz, T##_equ, T##_bri };
 OPS(ints) OPS(reals) OPS(vars) OPS(smalls) OPS(wide) OPS(levels) OPS(words) OPS(blobs) OPS(lists) OPS(nests)
 OPS(opts) OPS(part) OPS(deep_3) OPS(bulk) OPS(entities) OPS(bools) OPS(player) OPS(every) OPS(nothing)
 
@@ -139,6 +154,9 @@ static cb_codec_status decode_both(const ops *t, void *v, const uint8_t *bytes, 
     clear_error(&slow_why);
     fast = t->decode(v, block + 1, size, why);
     slow = cb_codec_decode(t->schema(), other, block + 1, size, &slow_why);
+    CBT_EQ(fast, slow);
+    CBT_EQ(t->brief(other, block + 1, size), slow);
+    slow = cb_codec_decode(t->schema(), other, block + 1, size, &slow_why); /* once more into what is not zero now */
     CBT_EQ(fast, slow);
     CBT_STR(why->field, slow_why.field);
     CBT_STR(why->reason, slow_why.reason);
@@ -357,7 +375,7 @@ static void codec_quants_take_the_nearest_step_and_saturate(void)
         { 3.4f, -1.0f, "03 00" }, { 3.6f, -0.7f, "04 00" }, { -1.0f, -0.6f, "00 01" }, { 1e30f, 0.4f, "ff 02" },
         { 254.6f, 0.6f, "ff 02" }, { 0.4f, 0.7f, "00 03" }, { 255.0f, 5.0f, "ff 03" },
     };
-    size_t i, size;
+    size_t i, size = 0;
     uint8_t out[2], want[2];
     levels v, back;
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -379,7 +397,7 @@ static void codec_every_step_of_a_quant_comes_back(void)
 {
     uint32_t step;
     wide v, back;
-    size_t size;
+    size_t size = 0;
     uint8_t out[WIDE_MAX_SIZE];
     memset(&v, 0, sizeof v);
     for (step = 0; step < (1u << 24); step += 1u + cbt_rand_below(997)) {
@@ -769,7 +787,7 @@ static void codec_odd_scalars(void) /* Q-17 */
     levels v;
     vars x;
     uint8_t out[32], two = 2;
-    size_t size;
+    size_t size = 0;
     memset(&v, 0, sizeof v);
     memcpy(&v.a, &nan_bits, 4);
     unencodable(&levels_ops, &v, "levels.a", "not a number");
@@ -1157,7 +1175,7 @@ static void codec_random_messages_as_the_second_writer_has_them(void)
     static ref r;
     static uint8_t out[EVERY_MAX_SIZE];
     cb_codec_error why;
-    size_t size;
+    size_t size = 0;
     int round;
     for (round = 0; round < 3000; round++) {
         random_every(&v);
@@ -1193,7 +1211,7 @@ static void codec_every_kind_at_odd_addresses(void) /* Q-14: messages and struct
     static every v, back;
     static ref r;
     uint8_t *moved = (uint8_t *)malloc(EVERY_MAX_SIZE + 8u), *in = (uint8_t *)malloc(EVERY_MAX_SIZE + 8u);
-    size_t shift, size;
+    size_t shift, size = 0;
     if (moved == NULL || in == NULL) {
         abort();
     }
@@ -1263,7 +1281,7 @@ static void codec_decode_twice_into_one_struct(void) /* Q-16: nothing of the fir
     static every full, empty, back;
     static ref r;
     static uint8_t out[EVERY_MAX_SIZE];
-    size_t size;
+    size_t size = 0;
     int round;
     memset(&empty, 0, sizeof empty);
     for (round = 0; round < 20; round++) {
@@ -1284,7 +1302,7 @@ static void codec_equal_means_the_same_bytes(void)
 {
     static every a, b;
     static uint8_t x[EVERY_MAX_SIZE], y[EVERY_MAX_SIZE];
-    size_t n, m;
+    size_t n = 0, m = 0;
     int round;
     for (round = 0; round < 400; round++) {
         random_every(&a);
@@ -1593,7 +1611,7 @@ static void codec_bits_as_one_at_a_time(void)
     uint32_t counts[64];
     cb_codec_bit_writer w;
     cb_codec_bit_reader in;
-    size_t size, i;
+    size_t size = 0, i;
     int round;
     for (round = 0; round < 500; round++) {
         size_t total = 0;
