@@ -280,7 +280,7 @@ typedef struct cb_rpc_contract {
 /* -- hub: what all sessions of one loop share -- */
 typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, user), then set what differs */
     const cb_rpc_contract *contract; /* set by NAME_bind; kept until deinit (it is static) */
-    const void *handlers;            /* set by NAME_bind; NULL: none. Kept until deinit */
+    const void *handlers;            /* set by NAME_bind; NULL: none. Kept until deinit; read by init which of them are NULL */
     void *user;                      /* set by NAME_bind; first argument of every handler and of the notices below */
     size_t frame_bytes_max;          /* longest frame in either direction; 0 = 8 MiB; at least 64 */
     uint32_t calls_open_max;         /* calls of ours in flight, per session; 0 = 1,024; at most 65,536 */
@@ -306,6 +306,12 @@ typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, 
                                         user's again. May be NULL */
 } cb_rpc_hub_desc;
 
+/* Private: a row of the hub's contract with its handler. */
+typedef struct cbi_rpc_method {
+    const cb_rpc_row *row;
+    const void *member; /* where the handler stands; NULL: there is none */
+} cbi_rpc_method;
+
 /* Private: a peer's methods, shared by all sessions whose peer sent the same list. */
 typedef struct cbi_rpc_peer cbi_rpc_peer;
 typedef struct cbi_rpc_open cbi_rpc_open;
@@ -318,6 +324,7 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
     uint32_t *waiting_hash;     /* heads of chains by session and wire id; as many as waiting_cap */
     uint32_t waiting_cap, waiting_free;
     uint32_t sessions;
+    cbi_rpc_method *methods;    /* one for each slot of the contract */
     uint16_t *row_of_number;    /* number -> slot index + 1; 0: none. CB_RPC_NUMBER_MAX + 1 entries */
     uint8_t *hello;             /* prepared once: head and body of our hello frame */
     size_t hello_size;
@@ -383,7 +390,8 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
     cb_rpc_call last_call;
     size_t need;
     cb_rpc_status error;        /* sticky; OK while all is well */
-    uint8_t end;                /* CBI_RPC_END_ */
+    uint32_t marks;             /* CBI_RPC_MARK_: why next has to look beyond the bytes; 0 nearly always */
+    uint8_t end;                /* 0 open, 1 the peer ended cleanly, 2 the connection is gone, 3 we closed */
     bool is_message_based, is_server, hello_sent, took_token;
 };
 
@@ -422,7 +430,7 @@ typedef struct cb_rpc_event {
     uint64_t deadline_ns;      /* CALL: when the caller stops waiting; CB_RPC_NEVER: it does not */
     cb_rpc_result result;      /* RESULT */
     cb_rpc_token token;        /* CANCELLED: now stale */
-    size_t handler_at;         /* private, from here on */
+    const void *member;        /* private, from here on */
     cb_rpc_any_fn receiver;
     void *user;
     cb_rpc_future *future;
@@ -528,8 +536,9 @@ typedef struct cbi_rpc_lane { /* private: one direction */
     cbi_rpc_mark *marks;       /* ends of messages and when they arrive */
     size_t cap, head, tail, shown;
     uint32_t mark_head, mark_count;
+    unsigned to;               /* the side that reads it: 0 a, 1 b */
     struct cb_rpc_pair *pair;
-    bool is_unreliable, is_reading;
+    bool is_unreliable, is_reading, has_marks;
 } cbi_rpc_lane;
 
 typedef struct cb_rpc_pair { /* must not move */
@@ -537,7 +546,9 @@ typedef struct cb_rpc_pair { /* must not move */
     cb_rpc_pair_desc desc;
     cbi_rpc_lane lanes[4];     /* a to b, b to a, and the unreliable two */
     cb_sink unreliable[2];
-    uint64_t now_ns, random, committed;
+    uint64_t now_ns, random;
+    bool is_due[2];            /* a, b: there is something to show or to tell */
+    bool is_stuck[2];          /* it found no room for its output */
     bool is_cut;
 } cb_rpc_pair;
 
@@ -1013,8 +1024,15 @@ static void cbi_rpc_head_two(cbi_rpc_head *h, uint32_t kind, uint32_t id)
     h->size = (size_t)(cbi_rpc_put_varu(cbi_rpc_put_varu(h->bytes, kind), id) - h->bytes);
 }
 
+/* What next has to see to before the bytes. */
+#define CBI_RPC_MARK_HELLO 1u     /* ours is not sent, or the peer's has not come */
+#define CBI_RPC_MARK_CANCELLED 2u /* calls to be told of their cancellation */
+#define CBI_RPC_MARK_DEADLINES 4u /* there are some */
+#define CBI_RPC_MARK_OVER 8u      /* an end or an error */
+
 static cb_rpc_status cbi_rpc_fail(cb_rpc_session *s, cb_rpc_status error, const char *reason)
 {
+    s->marks |= CBI_RPC_MARK_OVER;
     if (s->error == CB_RPC_OK) {
         s->error = error;
         s->reason = reason;
@@ -1030,10 +1048,13 @@ static bool cbi_rpc_can_send(const cb_rpc_session *s, bool owed)
 /* The length, which only byte streams need, and the head. Returns where the value goes. */
 static uint8_t *cbi_rpc_put_lead(const cb_rpc_session *s, uint8_t *p, const cbi_rpc_head *h, size_t value_size)
 {
+    size_t i;
     if (!s->is_message_based) {
         p = cbi_rpc_put_varu(p, (uint32_t)(h->size + value_size));
     }
-    memcpy(p, h->bytes, h->size);
+    for (i = 0; i < h->size; i++) { /* two bytes nearly always: a call of memcpy would cost more */
+        p[i] = h->bytes[i];
+    }
     return p + h->size;
 }
 
@@ -1333,6 +1354,7 @@ static void cbi_rpc_heap_remove(cb_rpc_session *s, uint32_t at)
     }
     CB_RPC_ASSERT(at < s->heap_count);
     last = s->heap[--s->heap_count];
+    s->marks &= s->heap_count != 0 ? ~0u : ~CBI_RPC_MARK_DEADLINES;
     if (at != s->heap_count) {
         cbi_rpc_heap_down(s, at, last);
         cbi_rpc_heap_up(s, at, s->heap[at]);
@@ -1357,6 +1379,7 @@ static void cbi_rpc_heap_add(cb_rpc_session *s, uint32_t ref)
 {
     uint64_t deadline = *cbi_rpc_heap_deadline(s, ref);
     CB_RPC_ASSERT(s->heap_count < s->heap_cap);
+    s->marks |= CBI_RPC_MARK_DEADLINES;
     cbi_rpc_heap_up(s, s->heap_count++, ref);
     if (deadline < s->armed_ns) {
         s->armed_ns = deadline;
@@ -1810,7 +1833,7 @@ static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const
 
 static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t entry, cb_rpc_event *event)
 {
-    const cb_rpc_slot *slot = NULL;
+    const cbi_rpc_method *method = NULL;
     uint32_t coded, ms = 0;
     cb_rpc_status st = CB_RPC_OK;
     if (!cbi_rpc_in_varu(&r, &coded) || ((coded & 1u) != 0 && !cbi_rpc_in_varu(&r, &ms))) {
@@ -1823,20 +1846,20 @@ static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t
         return CB_RPC_NEED_OUTPUT;
     }
     if ((entry & CBI_RPC_ENTRY_SLOT) != 0) {
-        slot = &s->hub->desc.contract->slots[(entry & CBI_RPC_ENTRY_SLOT) - 1u];
+        method = &s->hub->methods[(entry & CBI_RPC_ENTRY_SLOT) - 1u];
     }
-    if (slot == NULL) {
+    if (method == NULL) {
         st = cbi_rpc_send_refusal(s, coded >> 1, CB_RPC_E_UNKNOWN_METHOD, NULL);
     } else if ((entry & CBI_RPC_ENTRY_DIFFERS) != 0) {
-        st = cbi_rpc_refuse_layout(s, coded >> 1, slot->row);
+        st = cbi_rpc_refuse_layout(s, coded >> 1, method->row);
     } else if (s->waiting_count >= s->hub->desc.calls_waiting_max) {
         st = cbi_rpc_send_refusal(s, coded >> 1, CB_RPC_E_PEER_BUSY, NULL);
     } else if ((coded & 1u) != 0 && ms == 0) {
         st = cbi_rpc_send_refusal(s, coded >> 1, CB_RPC_E_PEER_TIMEOUT, NULL);
     } else {
         event->kind = CB_RPC_EVENT_CALL;
-        event->row = slot->row;
-        event->handler_at = slot->handler_at;
+        event->row = method->row;
+        event->member = method->member;
         event->wire_id = coded >> 1;
         event->deadline_ns = (coded & 1u) != 0 ? cbi_rpc_add_saturated(s->now_ns, ms * (uint64_t)1000000u) : CB_RPC_NEVER;
         event->body.data = r.at;
@@ -1848,7 +1871,7 @@ static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t
 
 static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32_t number, cb_rpc_event *event)
 {
-    const cb_rpc_slot *slot;
+    const cbi_rpc_method *method;
     uint32_t entry;
     if (number > s->peer->number_max || (s->peer->entry[number] & CBI_RPC_ENTRY_THERE) == 0) {
         return cbi_rpc_bad(s, "a method number that the hello did not name");
@@ -1861,10 +1884,10 @@ static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32
         s->hub->events_dropped++;
         return CBI_RPC_SKIP;
     }
-    slot = &s->hub->desc.contract->slots[(entry & CBI_RPC_ENTRY_SLOT) - 1u];
+    method = &s->hub->methods[(entry & CBI_RPC_ENTRY_SLOT) - 1u];
     event->kind = CB_RPC_EVENT_ONE_WAY;
-    event->row = slot->row;
-    event->handler_at = slot->handler_at;
+    event->row = method->row;
+    event->member = method->member;
     event->body.data = r.at;
     event->body.size = (size_t)(r.end - r.at);
     return CB_RPC_OK;
@@ -2046,7 +2069,12 @@ static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, cb_span *in, cb_slice
     if (in->size == 0) {
         return CB_RPC_NEED_INPUT;
     }
-    read = cbi_rpc_get_varu(&at, in->data + in->size, &size);
+    if (*at < 0x80u) { /* almost always */
+        size = *at++;
+        read = CBI_RPC_VARU_OK;
+    } else {
+        read = cbi_rpc_get_varu(&at, in->data + in->size, &size);
+    }
     if (read == CBI_RPC_VARU_SHORT) {
         return CB_RPC_NEED_INPUT;
     }
@@ -2177,6 +2205,7 @@ static cb_rpc_status cbi_rpc_tell_cancelled(cb_rpc_session *s, cb_rpc_event *eve
     uint32_t index = s->cancelled_head;
     cbi_rpc_open *c = &s->open[index];
     s->cancelled_head = c->next;
+    s->marks &= c->next != CBI_RPC_NONE ? ~0u : ~CBI_RPC_MARK_CANCELLED;
     cbi_rpc_result_event(s, index, CB_RPC_E_CANCELLED, event);
     event->result.reason = cb_rpc_status_str(CB_RPC_E_CANCELLED);
     c->state = CBI_RPC_TOLD;
@@ -2219,10 +2248,9 @@ static bool cbi_rpc_hello_in_time(cb_rpc_session *s)
     return s->now_ns < s->hello_due_ns || s->hello_due_ns == CB_RPC_NEVER;
 }
 
-/* What needs no input. SKIP: nothing, look at the bytes. */
-static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_event *event)
+/* What the marks are for. SKIP: nothing to tell, look at the bytes. */
+static cb_rpc_status cbi_rpc_marked(cb_rpc_session *s, cb_rpc_event *event)
 {
-    s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
     if (s->cancelled_head != CBI_RPC_NONE) {
         return cbi_rpc_tell_cancelled(s, event);
     }
@@ -2241,7 +2269,18 @@ static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_
     if (s->peer == NULL && !cbi_rpc_hello_in_time(s)) {
         return cbi_rpc_fail(s, CB_RPC_E_TIMEOUT, "the peer did not say hello in time");
     }
-    return s->hello_sent || cbi_rpc_send_hello(s) ? CBI_RPC_SKIP : CB_RPC_NEED_OUTPUT;
+    if (!cbi_rpc_send_hello(s)) {
+        return CB_RPC_NEED_OUTPUT;
+    }
+    s->marks &= s->peer != NULL ? ~CBI_RPC_MARK_HELLO : ~0u;
+    return CBI_RPC_SKIP;
+}
+
+/* What needs no input. */
+static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_event *event)
+{
+    s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
+    return s->marks == 0 ? CBI_RPC_SKIP : cbi_rpc_marked(s, event);
 }
 
 CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event)
@@ -2324,6 +2363,7 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s)
 static void cbi_rpc_end(cb_rpc_session *s, uint8_t end)
 {
     s->end = end;
+    s->marks |= CBI_RPC_MARK_OVER;
     while (end != 1u && s->waiting_head != CBI_RPC_NONE) {
         cbi_rpc_waiting_drop(s, s->waiting_head);
     }
@@ -2384,14 +2424,14 @@ static void cbi_rpc_dispatch_result(cb_rpc_session *s, const cb_rpc_event *e)
     }
 }
 
-static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *e, const void *member)
+static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *e)
 {
     cb_rpc_hub *hub = s->hub;
     cb_rpc_status st;
     hub->refusal = NULL;
     s->current = e;
     s->took_token = false;
-    st = e->row->run(member, hub->desc.user, s, hub->args, hub->reply);
+    st = e->row->run(e->member, hub->desc.user, s, hub->args, hub->reply);
     s->current = NULL;
 #ifdef CB_RPC_POISON
     memset(hub->args, 0xdb, e->row->args->memory_size);
@@ -2400,13 +2440,25 @@ static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *
     return s->took_token ? CB_RPC_LATER : st;
 }
 
+/* Clears whole words: the scratch is rounded up to them. A call of memset costs more than a small answer. */
+static void cbi_rpc_clear(uint64_t *words, size_t size)
+{
+    size_t i, count = (size + 7u) / 8u;
+    if (count > 8u) {
+        memset(words, 0, 8u * count);
+        return;
+    }
+    for (i = 0; i < count; i++) {
+        words[i] = 0;
+    }
+}
+
 static void cbi_rpc_dispatch_call(cb_rpc_session *s, const cb_rpc_event *e)
 {
     cb_rpc_hub *hub = s->hub;
     const cb_rpc_row *row = e->row;
-    const void *member = hub->desc.handlers != NULL ? (const uint8_t *)hub->desc.handlers + e->handler_at : NULL;
     cb_rpc_status st;
-    if (member == NULL || !row->is_handled(member)) {
+    if (e->member == NULL) {
         (void)cbi_rpc_send_refusal(s, e->wire_id, CB_RPC_E_UNKNOWN_METHOD, NULL);
         return;
     }
@@ -2414,8 +2466,8 @@ static void cbi_rpc_dispatch_call(cb_rpc_session *s, const cb_rpc_event *e)
         (void)cbi_rpc_send_refusal(s, e->wire_id, CB_RPC_E_ARGUMENTS, hub->text);
         return;
     }
-    memset(hub->reply, 0, row->reply->memory_size);
-    st = cbi_rpc_run_handler(s, e, member);
+    cbi_rpc_clear((uint64_t *)hub->reply, row->reply->memory_size);
+    st = cbi_rpc_run_handler(s, e);
     if (st == CB_RPC_LATER) {
         return;
     }
@@ -2432,13 +2484,12 @@ static void cbi_rpc_dispatch_call(cb_rpc_session *s, const cb_rpc_event *e)
 static void cbi_rpc_dispatch_one_way(cb_rpc_session *s, const cb_rpc_event *e)
 {
     cb_rpc_hub *hub = s->hub;
-    const void *member = hub->desc.handlers != NULL ? (const uint8_t *)hub->desc.handlers + e->handler_at : NULL;
-    if (member == NULL || !e->row->is_handled(member)
+    if (e->member == NULL
         || !e->row->args->decode(hub->args, e->body.data, e->body.size, hub->text, sizeof hub->text)) {
         hub->events_dropped++;
         return;
     }
-    (void)e->row->run(member, hub->desc.user, s, hub->args, NULL);
+    (void)e->row->run(e->member, hub->desc.user, s, hub->args, NULL);
 }
 
 CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event)
@@ -2515,7 +2566,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
 static bool cbi_rpc_is_ours(const cb_rpc_hub *hub, const cb_rpc_row *row)
 {
     unsigned slot = row->number <= CB_RPC_NUMBER_MAX ? hub->row_of_number[row->number] : 0u;
-    const cb_rpc_row *own = slot != 0 ? hub->desc.contract->slots[slot - 1u].row : NULL;
+    const cb_rpc_row *own = slot != 0 ? hub->methods[slot - 1u].row : NULL;
     return own == row || (own != NULL && strcmp(own->name, row->name) == 0);
 }
 
@@ -2651,6 +2702,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_cancel(cb_rpc_session *s, cb_rpc_call call)
         s->open[s->cancelled_tail].next = index;
     }
     s->cancelled_tail = index;
+    s->marks |= CBI_RPC_MARK_CANCELLED;
     cbi_rpc_wake(s);
     return CB_RPC_OK;
 }
@@ -2809,6 +2861,18 @@ static bool cbi_rpc_contract_check(const cb_rpc_contract *c, uint16_t *row_of_nu
     return true;
 }
 
+static void cbi_rpc_methods_fill(cb_rpc_hub *hub)
+{
+    const cb_rpc_contract *c = hub->desc.contract;
+    size_t i;
+    for (i = 0; i < c->count; i++) {
+        const void *member = (const uint8_t *)hub->desc.handlers + c->slots[i].handler_at;
+        bool is_handled = hub->desc.handlers != NULL && c->slots[i].row->is_handled(member);
+        hub->methods[i].row = c->slots[i].row;
+        hub->methods[i].member = is_handled ? member : NULL;
+    }
+}
+
 static void cbi_rpc_scratch_sizes(const cb_rpc_contract *c, size_t *args, size_t *reply)
 {
     size_t i;
@@ -2826,7 +2890,7 @@ static void cbi_rpc_scratch_sizes(const cb_rpc_contract *c, size_t *args, size_t
 
 CB_RPC_DEF cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc *desc)
 {
-    size_t args, reply, numbers = (CB_RPC_NUMBER_MAX + 1u) * sizeof(uint16_t);
+    size_t args, reply, methods, numbers = (CB_RPC_NUMBER_MAX + 1u) * sizeof(uint16_t);
     uint8_t *p;
     CB_RPC_ASSERT(hub != NULL && desc != NULL);
     memset(hub, 0, sizeof *hub);
@@ -2836,7 +2900,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc 
         return CB_RPC_E_ARG;
     }
     cbi_rpc_scratch_sizes(desc->contract, &args, &reply);
-    hub->block_size = args + reply + numbers + CBI_RPC_HELLO_MAX(desc->contract->count);
+    methods = desc->contract->count * sizeof *hub->methods;
+    hub->block_size = args + reply + methods + numbers + CBI_RPC_HELLO_MAX(desc->contract->count);
     p = (uint8_t *)cbi_rpc_take(&hub->desc.alloc, hub->block_size);
     if (p == NULL) {
         return CB_RPC_E_NOMEM;
@@ -2845,13 +2910,15 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc 
     hub->block = p;
     hub->args = p;
     hub->reply = p + args;
-    hub->row_of_number = (uint16_t *)(void *)(p + args + reply);
-    hub->hello = p + args + reply + numbers;
+    hub->methods = (cbi_rpc_method *)(void *)(p + args + reply);
+    hub->row_of_number = (uint16_t *)(void *)(p + args + reply + methods);
+    hub->hello = p + args + reply + methods + numbers;
     if (!cbi_rpc_contract_check(hub->desc.contract, hub->row_of_number)) {
         cbi_rpc_give(&hub->desc.alloc, hub->block, hub->block_size);
         hub->block = NULL;
         return CB_RPC_E_ARG;
     }
+    cbi_rpc_methods_fill(hub);
     hub->hello_size = cbi_rpc_hello_write(hub, hub->hello);
     return CB_RPC_OK;
 }
@@ -2907,6 +2974,7 @@ static void cbi_rpc_session_begin(cb_rpc_session *s, const cb_sink *out)
     s->open_told = 0;
     s->hello_sent = false;
     s->hello_due_ns = 0;
+    s->marks = CBI_RPC_MARK_HELLO;
     s->armed_ns = CB_RPC_NEVER;
     s->need = 0;
 }
@@ -3076,7 +3144,7 @@ static void cbi_rpc_lane_commit(void *user, size_t size, bool more)
     cb_rpc_pair *pair = lane->pair;
     cbi_rpc_mark *mark;
     lane->tail += size;
-    pair->committed += size;
+    pair->is_due[lane->to] = true;
     if (more || size == 0) {
         return;
     }
@@ -3084,8 +3152,8 @@ static void cbi_rpc_lane_commit(void *user, size_t size, bool more)
         lane->tail = lane->mark_count != 0 ? cbi_rpc_lane_mark(lane, lane->mark_count - 1u)->end : lane->head;
         return;
     }
-    if (!pair->desc.is_message_based && pair->desc.delay_ns == 0 && !lane->is_unreliable) {
-        return; /* a plain stream needs no marks */
+    if (!lane->has_marks) {
+        return;
     }
     mark = cbi_rpc_lane_mark(lane, lane->mark_count++);
     mark->end = lane->tail;
@@ -3110,8 +3178,9 @@ static cb_sink cbi_rpc_lane_sink(cbi_rpc_lane *lane)
 
 #define CBI_RPC_LANE_SIZE(cap) ((size_t)CBI_RPC_MARKS * sizeof(cbi_rpc_mark) + (cap))
 
-static bool cbi_rpc_lane_init(cb_rpc_pair *pair, cbi_rpc_lane *lane, bool is_unreliable)
+static bool cbi_rpc_lane_init(cb_rpc_pair *pair, unsigned index)
 {
+    cbi_rpc_lane *lane = &pair->lanes[index];
     uint8_t *p = (uint8_t *)cbi_rpc_take(&pair->desc.alloc, CBI_RPC_LANE_SIZE(pair->desc.bytes_max));
     if (p == NULL) {
         return false;
@@ -3120,8 +3189,16 @@ static bool cbi_rpc_lane_init(cb_rpc_pair *pair, cbi_rpc_lane *lane, bool is_unr
     lane->bytes = p + (size_t)CBI_RPC_MARKS * sizeof(cbi_rpc_mark);
     lane->cap = pair->desc.bytes_max;
     lane->pair = pair;
-    lane->is_unreliable = is_unreliable;
+    lane->to = 1u - index % 2u;
+    lane->is_unreliable = index >= 2u;
+    lane->has_marks = pair->desc.is_message_based || pair->desc.delay_ns != 0;
     return true;
+}
+
+static void cbi_rpc_pair_wake(void *user, cb_rpc_session *s)
+{
+    cb_rpc_pair *pair = (cb_rpc_pair *)user;
+    pair->is_due[s == &pair->a ? 0 : 1] = true;
 }
 
 static cb_rpc_status cbi_rpc_pair_session(cb_rpc_pair *pair, cb_rpc_session *s, cb_rpc_hub *hub, unsigned side)
@@ -3131,6 +3208,8 @@ static cb_rpc_status cbi_rpc_pair_session(cb_rpc_pair *pair, cb_rpc_session *s, 
     d.sink = cbi_rpc_lane_sink(&pair->lanes[side]);
     d.is_message_based = pair->desc.is_message_based;
     d.is_server = side == 1u;
+    d.wake = cbi_rpc_pair_wake;
+    d.wake_user = pair;
     if (d.is_message_based) {
         pair->unreliable[side] = cbi_rpc_lane_sink(&pair->lanes[2u + side]);
         d.unreliable = &pair->unreliable[side];
@@ -3155,7 +3234,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, 
         return CB_RPC_E_ARG;
     }
     for (i = 0; i < (pair->desc.is_message_based ? 4u : 2u) && st == CB_RPC_OK; i++) {
-        st = cbi_rpc_lane_init(pair, &pair->lanes[i], i >= 2u) ? CB_RPC_OK : CB_RPC_E_NOMEM;
+        st = cbi_rpc_lane_init(pair, i) ? CB_RPC_OK : CB_RPC_E_NOMEM;
     }
     st = st == CB_RPC_OK ? cbi_rpc_pair_session(pair, &pair->a, hub_a, 0) : st;
     st = st == CB_RPC_OK ? cbi_rpc_pair_session(pair, &pair->b, hub_b, 1) : st;
@@ -3165,106 +3244,113 @@ CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, 
     return st;
 }
 
-/* Bytes of a stream that have arrived, cut as asked. What next leaves over is shown again with more behind it. */
-static cb_rpc_status cbi_rpc_lane_show(cb_rpc_session *s, cbi_rpc_lane *lane, bool *moved)
+/* Where what has arrived by now ends. Plain streams have no marks: all has arrived. */
+static size_t cbi_rpc_lane_arrived(cbi_rpc_lane *lane)
+{
+    size_t arrived = lane->head;
+    uint32_t i;
+    if (!lane->has_marks) {
+        return lane->tail;
+    }
+    for (i = 0; i < lane->mark_count && cbi_rpc_lane_mark(lane, i)->due_ns <= lane->pair->now_ns; i++) {
+        arrived = cbi_rpc_lane_mark(lane, i)->end;
+    }
+    return arrived;
+}
+
+/* The reader is done with everything before head. A writer that found no room may go on. */
+static void cbi_rpc_lane_consume(cbi_rpc_lane *lane, size_t head)
 {
     cb_rpc_pair *pair = lane->pair;
-    size_t arrived = pair->desc.delay_ns == 0 ? lane->tail : lane->head;
-    cb_rpc_status st;
-    cb_span in;
-    while (lane->mark_count != 0 && cbi_rpc_lane_mark(lane, 0)->due_ns <= pair->now_ns) {
-        arrived = cbi_rpc_lane_mark(lane, 0)->end;
-        if (lane->head + lane->shown < arrived) {
-            break;
-        }
+    if (pair->is_cut || head == lane->head) {
+        return;
+    }
+    lane->head = head;
+    while (lane->mark_count != 0 && cbi_rpc_lane_mark(lane, 0)->end <= head) {
         lane->mark_head = (lane->mark_head + 1u) % CBI_RPC_MARKS;
         lane->mark_count--;
     }
+    if (head == lane->tail) {
+        lane->head = lane->tail = 0;
+    }
+    pair->is_due[1u - lane->to] = pair->is_due[1u - lane->to] || pair->is_stuck[1u - lane->to];
+    pair->is_stuck[1u - lane->to] = false;
+}
+
+/* Bytes of a stream, cut as asked. What next leaves over is shown again with more behind it. */
+static cb_rpc_status cbi_rpc_lane_show(cb_rpc_session *s, cbi_rpc_lane *lane)
+{
+    cb_rpc_pair *pair = lane->pair;
+    size_t arrived = cbi_rpc_lane_arrived(lane);
+    cb_rpc_status st;
+    cb_span in;
     in.data = lane->bytes + lane->head;
-    in.size = arrived > lane->head ? arrived - lane->head : 0;
+    in.size = arrived - lane->head;
     if (pair->desc.cut_max != 0 && in.size > lane->shown) {
         in.size = cbi_rpc_min(in.size, lane->shown + 1u + cbi_rpc_random(pair, (uint32_t)pair->desc.cut_max));
+        pair->is_due[lane->to] = pair->is_due[lane->to] || lane->head + in.size < arrived;
     }
-    *moved = *moved || in.size > lane->shown;
     lane->is_reading = true; /* the bytes stay where they are, whatever a handler sends meanwhile */
     st = cb_rpc_drive(s, &in, pair->now_ns);
     lane->is_reading = false;
-    if (pair->is_cut) {
-        return st;
-    }
-    lane->head = (size_t)(in.data - lane->bytes);
     lane->shown = in.size;
-    if (lane->head == lane->tail) {
-        lane->head = lane->tail = 0;
-    }
+    cbi_rpc_lane_consume(lane, (size_t)(in.data - lane->bytes));
     return st;
 }
 
-/* One whole message that has arrived. */
-static cb_rpc_status cbi_rpc_lane_show_message(cb_rpc_session *s, cbi_rpc_lane *lane, bool *moved)
+/* One whole message, or none where none has arrived. */
+static cb_rpc_status cbi_rpc_lane_show_message(cb_rpc_session *s, cbi_rpc_lane *lane)
 {
     cb_rpc_pair *pair = lane->pair;
-    cbi_rpc_mark mark;
+    size_t end = cbi_rpc_lane_arrived(lane) != lane->head ? cbi_rpc_lane_mark(lane, 0)->end : lane->head;
     cb_rpc_status st;
     cb_slice message;
-    if (lane->mark_count == 0 || cbi_rpc_lane_mark(lane, 0)->due_ns > pair->now_ns) {
-        message.data = NULL;
-        message.size = 0;
-        return cb_rpc_drive_message(s, message, pair->now_ns);
-    }
-    mark = *cbi_rpc_lane_mark(lane, 0);
     message.data = lane->bytes + lane->head;
-    message.size = mark.end - lane->head;
+    message.size = end - lane->head;
     lane->is_reading = true;
     st = cb_rpc_drive_message(s, message, pair->now_ns);
     lane->is_reading = false;
-    if (st != CB_RPC_NEED_OUTPUT && !pair->is_cut) {
-        lane->head += message.size;
-        lane->mark_head = (lane->mark_head + 1u) % CBI_RPC_MARKS;
-        lane->mark_count--;
-        *moved = true;
-    }
-    if (lane->mark_count == 0) {
-        lane->head = lane->tail = 0;
+    if (st != CB_RPC_NEED_OUTPUT) {
+        cbi_rpc_lane_consume(lane, end);
+        pair->is_due[lane->to] = pair->is_due[lane->to] || lane->head != cbi_rpc_lane_arrived(lane);
     }
     return st;
 }
 
-/* Everything that has arrived for one side. */
-static cb_rpc_status cbi_rpc_pair_side(cb_rpc_pair *pair, cb_rpc_session *s, unsigned lane, bool *moved)
+/* Shows one side what has arrived for it and tells it what needs no input. */
+static cb_rpc_status cbi_rpc_pair_side(cb_rpc_pair *pair, unsigned side)
 {
+    cb_rpc_session *s = side == 0 ? &pair->a : &pair->b;
     cb_rpc_status st;
+    pair->is_due[side] = false;
     if (pair->is_cut) {
         cb_rpc_end(s, CB_RPC_E_CUT, NULL);
     }
     if (!pair->desc.is_message_based) {
-        return cbi_rpc_lane_show(s, &pair->lanes[lane], moved);
+        st = cbi_rpc_lane_show(s, &pair->lanes[1u - side]);
+    } else {
+        st = cbi_rpc_lane_show_message(s, &pair->lanes[3u - side]);
+        st = st < 0 || st == CB_RPC_CLOSED ? st : cbi_rpc_lane_show_message(s, &pair->lanes[1u - side]);
     }
-    st = cbi_rpc_lane_show_message(s, &pair->lanes[2u + lane], moved);
-    return st < 0 || st == CB_RPC_CLOSED ? st : cbi_rpc_lane_show_message(s, &pair->lanes[lane], moved);
+    pair->is_stuck[side] = st == CB_RPC_NEED_OUTPUT;
+    return st;
 }
 
 CB_RPC_DEF cb_rpc_status cb_rpc_pair_run(cb_rpc_pair *pair, uint64_t now_ns)
 {
     cb_rpc_status first = CB_RPC_OK;
-    bool moved = true;
     CB_RPC_ASSERT(pair != NULL);
     if (pair->a.hub->dispatching != NULL || pair->b.hub->dispatching != NULL) {
         return CB_RPC_E_BUSY;
     }
     pair->now_ns = now_ns > pair->now_ns ? now_ns : pair->now_ns;
-    while (moved) {
-        uint64_t before = pair->committed;
-        cb_rpc_status st;
-        moved = false;
-        st = cbi_rpc_pair_side(pair, &pair->a, 1u, &moved);
-        first = st < 0 && first == CB_RPC_OK ? st : first;
-        st = cbi_rpc_pair_side(pair, &pair->b, 0u, &moved);
-        first = st < 0 && first == CB_RPC_OK ? st : first;
-        moved = moved || pair->committed != before;
-        if (first < 0 && !pair->is_cut) { /* one side gave up: the other one sees the connection go */
+    pair->is_due[0] = pair->is_due[1] = true;
+    while (pair->is_due[0] || pair->is_due[1]) {
+        unsigned side = pair->is_due[1] ? 1u : 0u;
+        cb_rpc_status st = cbi_rpc_pair_side(pair, side);
+        if (st < 0 && !pair->is_cut) { /* one side gave up: the connection goes, and the other one sees it */
+            first = st;
             cb_rpc_pair_cut(pair);
-            moved = true;
         }
     }
     return first;
@@ -3275,6 +3361,7 @@ CB_RPC_DEF void cb_rpc_pair_cut(cb_rpc_pair *pair)
     unsigned i;
     CB_RPC_ASSERT(pair != NULL);
     pair->is_cut = true;
+    pair->is_due[0] = pair->is_due[1] = true;
     for (i = 0; i < 4u; i++) {
         pair->lanes[i].head = pair->lanes[i].tail = pair->lanes[i].shown = 0;
         pair->lanes[i].mark_count = 0;
