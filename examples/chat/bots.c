@@ -371,19 +371,24 @@ static void show_line(crowd *c)
     char rate[32], allocated[32];
     double seconds = (double)(b->at_ns - a->at_ns) / 1e9;
     (void)thousands((uint64_t)((double)(b->calls - a->calls) / seconds), rate, sizeof rate);
-    (void)printf("%s%4u s  %9s calls/s  p50 %6.2f ms  p99 %6.2f ms  %.1f bytes a call, %.1f a line heard  %s allocations a call%s",
-                 c->is_terminal ? "\r" : "", (unsigned)((b->at_ns - c->begin_ns) / SECOND_NS), rate,
-                 latency_ms(&c->recent, 50), latency_ms(&c->recent, 99), ratio(b->call_bytes - a->call_bytes, b->calls - a->calls),
-                 ratio(b->heard_bytes - a->heard_bytes, b->heard - a->heard),
+    (void)printf("%s%3u s %8s calls/s", c->is_terminal ? "\r" : "", (unsigned)((b->at_ns - c->begin_ns) / SECOND_NS), rate);
+    (void)printf("  p50 %.2f  p99 %.2f ms", latency_ms(&c->recent, 50), latency_ms(&c->recent, 99));
+    (void)printf("  %.0f bytes, %s allocs a call%s", ratio(b->call_bytes - a->call_bytes, b->calls - a->calls),
                  allocations_a_call(a, b, allocated, sizeof allocated), c->is_terminal ? "  " : "\n");
     (void)fflush(stdout);
 }
 
-static void show_row(const char *name, const latency *l)
+static void show_latency(const char *name, const latency *l)
 {
     char count[32];
     (void)printf("  %-10s %13s %8.2f ms %8.2f ms %8.2f ms\n", name, thousands(l->count, count, sizeof count),
                  latency_ms(l, 50), latency_ms(l, 99), (double)l->most_ns / 1e6);
+}
+
+static void show_count(const char *name, uint64_t n, const char *words)
+{
+    char count[32];
+    (void)printf("  %-10s %13s%s\n", name, thousands(n, count, sizeof count), words);
 }
 
 static void show_table(const crowd *c)
@@ -391,20 +396,23 @@ static void show_table(const crowd *c)
     static const char *const names[CALL_KINDS] = { "join", "say", "members", "history", "leave" };
     uint64_t calls = calls_so_far(c);
     double rate = (double)calls * 1e9 / (double)(c->end_ns - c->begin_ns);
+    char allocated[32];
     latency all;
-    char text[32], allocated[32];
     int i;
     memset(&all, 0, sizeof all);
     (void)printf("%s\n  %-10s %13s %11s %11s %11s\n", c->is_terminal ? "\n" : "", "call", "answers", "p50", "p99", "longest");
     for (i = 0; i < CALL_KINDS; i++) {
-        show_row(names[i], &c->total[i]);
+        show_latency(names[i], &c->total[i]);
         latency_join(&all, &c->total[i]);
     }
-    show_row("all", &all);
-    (void)printf("  %-10s %13s as they must be\n", "refusals", thousands(c->refusals, text, sizeof text));
-    (void)printf("  %-10s %13s in order, none missing\n", "heard", thousands(c->heard, text, sizeof text));
-    (void)printf("  %-10s %13s\n", "calls/s", thousands((uint64_t)rate, text, sizeof text));
-    (void)printf("  allocations a call, server and bots together: %s\n\n",
+    show_latency("all", &all);
+    show_count("refused", c->refusals, "  as they must be");
+    show_count("heard", c->heard, "  lines, in order and none missing");
+    show_count("a second", (uint64_t)rate, "  calls, by one thread at either end");
+    (void)printf("  %-10s %13.1f  bytes a call, %.1f a line heard\n", "sent",
+                 ratio(c->now.call_bytes - c->warm.call_bytes, c->now.calls - c->warm.calls),
+                 ratio(c->now.heard_bytes - c->warm.heard_bytes, c->now.heard - c->warm.heard));
+    (void)printf("  %-10s %13s  times a call, once warm, server and bots together\n\n", "allocated",
                  allocations_a_call(&c->warm, &c->now, allocated, sizeof allocated));
 }
 
