@@ -1052,7 +1052,8 @@ static uint8_t *cbi_rpc_put_lead(const cb_rpc_session *s, uint8_t *p, const cbi_
     if (!s->is_message_based) {
         p = cbi_rpc_put_varu(p, (uint32_t)(h->size + value_size));
     }
-    for (i = 0; i < h->size; i++) { /* two bytes nearly always: a call of memcpy would cost more */
+    p[0] = h->bytes[0]; /* two bytes nearly always: a call of memcpy would cost more than the rest */
+    for (i = 1; i < h->size; i++) {
         p[i] = h->bytes[i];
     }
     return p + h->size;
@@ -1773,11 +1774,18 @@ typedef struct cbi_rpc_in {
 
 static bool cbi_rpc_in_varu(cbi_rpc_in *r, uint32_t *value)
 {
-    if (r->at != r->end && *r->at < 0x80u) { /* almost always */
-        *value = *r->at++;
+    const uint8_t *at = r->at; /* copies, so that the reader itself may live in registers */
+    uint32_t v = 0;
+    cbi_rpc_varu_result read;
+    if (at != r->end && *at < 0x80u) { /* almost always */
+        *value = *at;
+        r->at = at + 1;
         return true;
     }
-    return cbi_rpc_get_varu(&r->at, r->end, value) == CBI_RPC_VARU_OK;
+    read = cbi_rpc_get_varu(&at, r->end, &v);
+    r->at = at;
+    *value = v;
+    return read == CBI_RPC_VARU_OK;
 }
 
 static cb_rpc_status cbi_rpc_bad(cb_rpc_session *s, const char *reason)
@@ -2020,12 +2028,9 @@ static cb_rpc_status cbi_rpc_read_cancel(cb_rpc_session *s, cbi_rpc_in r, cb_rpc
     return CB_RPC_OK;
 }
 
-static cb_rpc_status cbi_rpc_read_frame(cb_rpc_session *s, cb_slice frame, cb_rpc_event *event)
+static cb_rpc_status cbi_rpc_read_frame(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_event *event)
 {
     uint32_t kind;
-    cbi_rpc_in r;
-    r.at = frame.data;
-    r.end = frame.data + frame.size;
     if (!cbi_rpc_in_varu(&r, &kind)) {
         return cbi_rpc_bad(s, "a frame's kind cannot be read");
     }
@@ -2057,9 +2062,9 @@ static size_t cbi_rpc_frame_max(const cb_rpc_session *s)
     return s->peer == NULL && most < CBI_RPC_HELLO_FRAME_MAX ? CBI_RPC_HELLO_FRAME_MAX : most;
 }
 
-/* Cuts the next whole frame off the cursor. NEED_INPUT: it is not there yet. A length above the limit is judged as soon as it has
+/* Finds the next whole frame at the cursor. NEED_INPUT: it is not there yet. A length above the limit is judged as soon as it has
  * been read, not when its bytes have come. */
-static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, cb_span *in, cb_slice *frame)
+static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, const cb_span *in, cbi_rpc_in *frame)
 {
     const uint8_t *at = in->data;
     cbi_rpc_varu_result read;
@@ -2090,10 +2095,8 @@ static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, cb_span *in, cb_slice
         s->need = whole;
         return CB_RPC_NEED_INPUT;
     }
-    frame->data = at;
-    frame->size = size;
-    in->data += whole;
-    in->size -= whole;
+    frame->at = at;
+    frame->end = at + size;
     return CB_RPC_OK;
 }
 
@@ -2290,15 +2293,14 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
     CB_RPC_ASSERT(!s->is_message_based);
     st = cbi_rpc_pending(s, now_ns, event);
     while (st == CBI_RPC_SKIP) {
-        cb_span before = *in;
-        cb_slice frame;
+        cbi_rpc_in frame;
         st = cbi_rpc_take_frame(s, in, &frame);
         if (st == CB_RPC_OK) {
             st = cbi_rpc_read_frame(s, frame, event);
-            if (st == CB_RPC_NEED_OUTPUT) {
-                *in = before;
-            } else {
-                s->hub->bytes_in += before.size - in->size;
+            if (st != CB_RPC_NEED_OUTPUT) { /* else it is not consumed and will be shown again */
+                s->hub->bytes_in += (size_t)(frame.end - in->data);
+                in->size -= (size_t)(frame.end - in->data);
+                in->data += frame.end - in->data;
             }
         }
     }
@@ -2308,6 +2310,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
 CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns, cb_rpc_event *event)
 {
     cb_rpc_status st;
+    cbi_rpc_in frame;
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && event != NULL);
     CB_RPC_ASSERT(s->is_message_based);
     s->need = 1;
@@ -2325,7 +2328,9 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message
     if (message.size > cbi_rpc_frame_max(s)) {
         return cbi_rpc_fail(s, CB_RPC_E_FRAME_TOO_BIG, "a frame longer than frame_bytes_max");
     }
-    st = cbi_rpc_read_frame(s, message, event);
+    frame.at = message.data;
+    frame.end = message.data + message.size;
+    st = cbi_rpc_read_frame(s, frame, event);
     s->hub->bytes_in += st != CB_RPC_NEED_OUTPUT ? message.size : 0u;
     return st == CBI_RPC_SKIP ? CB_RPC_NEED_INPUT : st;
 }
@@ -2410,17 +2415,20 @@ static void cbi_rpc_future_done(cb_rpc_future *f, cb_rpc_status status, const ch
 static void cbi_rpc_dispatch_result(cb_rpc_session *s, const cb_rpc_event *e)
 {
     cb_rpc_hub *hub = s->hub;
-    cb_rpc_result res = e->result;
+    const cb_rpc_result *res = &e->result;
     void *reply = e->future != NULL ? e->user : hub->reply;
-    if (res.status == CB_RPC_OK && (e->future != NULL || e->receiver != NULL)
+    cb_rpc_result unreadable;
+    if (res->status == CB_RPC_OK && (e->future != NULL || e->receiver != NULL)
         && !e->row->reply->decode(reply, e->body.data, e->body.size, hub->text, sizeof hub->text)) {
-        res.status = CB_RPC_E_ANSWER;
-        res.reason = hub->text;
+        unreadable.status = CB_RPC_E_ANSWER;
+        unreadable.reason = hub->text;
+        unreadable.call = res->call;
+        res = &unreadable;
     }
     if (e->future != NULL) {
-        cbi_rpc_future_done(e->future, res.status, res.reason);
+        cbi_rpc_future_done(e->future, res->status, res->reason);
     } else if (e->receiver != NULL) {
-        e->row->deliver(e->receiver, e->user, &res, res.status == CB_RPC_OK ? reply : NULL);
+        e->row->deliver(e->receiver, e->user, res, res->status == CB_RPC_OK ? reply : NULL);
     }
 }
 
@@ -2440,16 +2448,15 @@ static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *
     return s->took_token ? CB_RPC_LATER : st;
 }
 
-/* Clears whole words: the scratch is rounded up to them. A call of memset costs more than a small answer. */
-static void cbi_rpc_clear(uint64_t *words, size_t size)
+/* The scratch has at least this many bytes; clearing all of them at once is faster than counting. */
+#define CBI_RPC_SCRATCH_MIN 64u
+
+static void cbi_rpc_clear(void *scratch, size_t size)
 {
-    size_t i, count = (size + 7u) / 8u;
-    if (count > 8u) {
-        memset(words, 0, 8u * count);
-        return;
-    }
-    for (i = 0; i < count; i++) {
-        words[i] = 0;
+    if (size <= CBI_RPC_SCRATCH_MIN) {
+        memset(scratch, 0, CBI_RPC_SCRATCH_MIN);
+    } else {
+        memset(scratch, 0, size);
     }
 }
 
@@ -2466,7 +2473,7 @@ static void cbi_rpc_dispatch_call(cb_rpc_session *s, const cb_rpc_event *e)
         (void)cbi_rpc_send_refusal(s, e->wire_id, CB_RPC_E_ARGUMENTS, hub->text);
         return;
     }
-    cbi_rpc_clear((uint64_t *)hub->reply, row->reply->memory_size);
+    cbi_rpc_clear(hub->reply, row->reply->memory_size);
     st = cbi_rpc_run_handler(s, e);
     if (st == CB_RPC_LATER) {
         return;
@@ -2877,7 +2884,7 @@ static void cbi_rpc_scratch_sizes(const cb_rpc_contract *c, size_t *args, size_t
 {
     size_t i;
     *args = 0;
-    *reply = 0;
+    *reply = CBI_RPC_SCRATCH_MIN;
     for (i = 0; i < c->count; i++) {
         const cb_rpc_row *row = c->slots[i].row;
         size_t a = row->args->memory_size, r = row->reply != NULL ? row->reply->memory_size : 0;
@@ -3969,6 +3976,11 @@ CB_RPC_DEF cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t t
 #undef CBI_RPC_HEAD_MAX
 #undef CBI_RPC_DIRECT_MAX
 #undef CBI_RPC_PIECE_MIN
+#undef CBI_RPC_SCRATCH_MIN
+#undef CBI_RPC_MARK_HELLO
+#undef CBI_RPC_MARK_CANCELLED
+#undef CBI_RPC_MARK_DEADLINES
+#undef CBI_RPC_MARK_OVER
 #undef CBI_RPC_REPLY_MIN
 #undef CBI_RPC_FNV32
 #undef CBI_RPC_REFUSAL_LIST
