@@ -408,9 +408,9 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
  *
  *   members | bits | least bytes | most bytes | way | schema | name | { row of the table }
  *
- * `way` says how the straight-line code reaches the value: cbi_leaf (the field functions below know all), cbi_nest,
- * cbi_each (a list of a schema) or cbi_maybe (an opt of a schema). To add a kind: a row here, a case in the field
- * functions, a case in cb_codec_equal. */
+ * `way` says how the straight-line code goes about the value: cbi_plain, _var, _number, _run, _list and _opt are the
+ * field functions of those names; cbi_nest, cbi_each (a list of a schema) and cbi_maybe (an opt of one) go on into
+ * another schema's code. To add a kind: a row here, its cases in the field functions, one in cb_codec_equal. */
 #define CB_CODEC_EXPAND(x) x                                        /* for compilers that pass __VA_ARGS__ as one */
 #define CB_CODEC_CALL(m, ...) CB_CODEC_EXPAND(m(__VA_ARGS__))       /* expands the arguments before m sees them */
 
@@ -431,39 +431,39 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 
 /* -- the kinds -- */
 #define CB_CODEC_FIELD_none(n) uint8_t n;, 0, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_NONE, n, 0, 0)
-#define CB_CODEC_FIELD_u8(n) uint8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U8, n, 1, 0)
-#define CB_CODEC_FIELD_u16(n) uint16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U16, n, 2, 0)
-#define CB_CODEC_FIELD_u32(n) uint32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U32, n, 4, 0)
-#define CB_CODEC_FIELD_u64(n) uint64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U64, n, 8, 0)
-#define CB_CODEC_FIELD_i8(n) int8_t n;, 0, 1, 1, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I8, n, 1, 0)
-#define CB_CODEC_FIELD_i16(n) int16_t n;, 0, 2, 2, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I16, n, 2, 0)
-#define CB_CODEC_FIELD_i32(n) int32_t n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I32, n, 4, 0)
-#define CB_CODEC_FIELD_i64(n) int64_t n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I64, n, 8, 0)
-#define CB_CODEC_FIELD_f32(n) float n;, 0, 4, 4, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F32, n, 4, 0)
-#define CB_CODEC_FIELD_f64(n) double n;, 0, 8, 8, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F64, n, 8, 0)
-#define CB_CODEC_FIELD_varu(n) uint64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARU, n, 1, 0)
-#define CB_CODEC_FIELD_vari(n) int64_t n;, 0, 1, 10, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARI, n, 1, 0)
-#define CB_CODEC_FIELD_flag(n) bool n;, 1, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_FLAG, n, 0, 1)
+#define CB_CODEC_FIELD_u8(n) uint8_t n;, 0, 1, 1, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U8, n, 1, 0)
+#define CB_CODEC_FIELD_u16(n) uint16_t n;, 0, 2, 2, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U16, n, 2, 0)
+#define CB_CODEC_FIELD_u32(n) uint32_t n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U32, n, 4, 0)
+#define CB_CODEC_FIELD_u64(n) uint64_t n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U64, n, 8, 0)
+#define CB_CODEC_FIELD_i8(n) int8_t n;, 0, 1, 1, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I8, n, 1, 0)
+#define CB_CODEC_FIELD_i16(n) int16_t n;, 0, 2, 2, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I16, n, 2, 0)
+#define CB_CODEC_FIELD_i32(n) int32_t n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I32, n, 4, 0)
+#define CB_CODEC_FIELD_i64(n) int64_t n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I64, n, 8, 0)
+#define CB_CODEC_FIELD_f32(n) float n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F32, n, 4, 0)
+#define CB_CODEC_FIELD_f64(n) double n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F64, n, 8, 0)
+#define CB_CODEC_FIELD_varu(n) uint64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARU, n, 1, 0)
+#define CB_CODEC_FIELD_vari(n) int64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARI, n, 1, 0)
+#define CB_CODEC_FIELD_flag(n) bool n;, 1, 0, 0, cbi_number, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_FLAG, n, 0, 1)
 #define CB_CODEC_FIELD_range(n, low, high) \
-    int32_t n;, CB_CODEC_SPAN_BITS(low, high), 0, 0, cbi_leaf, ~, n, \
+    int32_t n;, CB_CODEC_SPAN_BITS(low, high), 0, 0, cbi_number, ~, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_RANGE, CB_CODEC_KIND_NONE, n, n, CB_CODEC_SPAN(low, high), \
                    CB_CODEC_CHECKED((low) <= (high) && (low) >= -2147483647 - 1 && (high) <= 2147483647, low), \
                    0, CB_CODEC_SPAN_BITS(low, high), 0, 0, NULL)
 #define CB_CODEC_FIELD_enum(n, values) \
-    uint32_t n;, CB_CODEC_SPAN_BITS(1, values), 0, 0, cbi_leaf, ~, n, \
+    uint32_t n;, CB_CODEC_SPAN_BITS(1, values), 0, 0, cbi_number, ~, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_ENUM, CB_CODEC_KIND_NONE, n, n, CB_CODEC_CHECKED((values) >= 1, (values) - 1), 0, \
                    0, CB_CODEC_SPAN_BITS(1, values), 0, 0, NULL)
 #define CB_CODEC_FIELD_quant(n, low, high, bits) \
-    float n;, bits, 0, 0, cbi_leaf, ~, n, \
+    float n;, bits, 0, 0, cbi_number, ~, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_QUANT, CB_CODEC_KIND_NONE, n, n, 0, 0, 0, CB_CODEC_CHECKED((bits) >= 1 && (bits) <= 24, bits), low, high, NULL)
 #define CB_CODEC_FIELD_text(n, max) \
-    char n[(max) + 1];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
+    char n[(max) + 1];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
     CB_CODEC_BOUNDED(CB_CODEC_KIND_TEXT, n, n, max)
 #define CB_CODEC_FIELD_bytes(n, max) \
-    uint32_t n##_size; uint8_t n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
+    uint32_t n##_size; uint8_t n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
     CB_CODEC_BOUNDED(CB_CODEC_KIND_BYTES, n, n##_size, max)
 #define CB_CODEC_FIELD_view(n, max) \
-    cb_slice n;, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_leaf, ~, n, \
+    cb_slice n;, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
     CB_CODEC_BOUNDED(CB_CODEC_KIND_VIEW, n, n, max)
 #define CB_CODEC_FIELD_nest(n, T) \
     T n;, (int)cbi_codec_bits_##T, (int)cbi_codec_body_min_##T, (int)cbi_codec_body_max_##T, cbi_nest, T, n, \
@@ -484,19 +484,19 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #define CB_CODEC_FIELD_OPT(n, e, probe, type, lo, hi, kind, width, schema, list_way, way, ...) \
     bool has_##n; type n;, 1, 0, ((hi) + 7) / 8, way, e, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_OPT, kind, n, has_##n, 1, 0, width, 1, 0, 0, schema)
-#define CB_CODEC_ELEMENT_u8 ~, uint8_t, 8, 8, CB_CODEC_KIND_U8, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u16 ~, uint16_t, 16, 16, CB_CODEC_KIND_U16, 2, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u32 ~, uint32_t, 32, 32, CB_CODEC_KIND_U32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_u64 ~, uint64_t, 64, 64, CB_CODEC_KIND_U64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i8 ~, int8_t, 8, 8, CB_CODEC_KIND_I8, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i16 ~, int16_t, 16, 16, CB_CODEC_KIND_I16, 2, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i32 ~, int32_t, 32, 32, CB_CODEC_KIND_I32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_i64 ~, int64_t, 64, 64, CB_CODEC_KIND_I64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_f32 ~, float, 32, 32, CB_CODEC_KIND_F32, 4, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_f64 ~, double, 64, 64, CB_CODEC_KIND_F64, 8, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_varu ~, uint64_t, 8, 80, CB_CODEC_KIND_VARU, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_vari ~, int64_t, 8, 80, CB_CODEC_KIND_VARI, 1, NULL, cbi_leaf, cbi_leaf
-#define CB_CODEC_ELEMENT_flag ~, bool, 1, 1, CB_CODEC_KIND_FLAG, 1, NULL, cbi_leaf, cbi_leaf
+#define CB_CODEC_ELEMENT_u8 ~, uint8_t, 8, 8, CB_CODEC_KIND_U8, 1, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_u16 ~, uint16_t, 16, 16, CB_CODEC_KIND_U16, 2, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_u32 ~, uint32_t, 32, 32, CB_CODEC_KIND_U32, 4, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_u64 ~, uint64_t, 64, 64, CB_CODEC_KIND_U64, 8, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_i8 ~, int8_t, 8, 8, CB_CODEC_KIND_I8, 1, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_i16 ~, int16_t, 16, 16, CB_CODEC_KIND_I16, 2, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_i32 ~, int32_t, 32, 32, CB_CODEC_KIND_I32, 4, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_i64 ~, int64_t, 64, 64, CB_CODEC_KIND_I64, 8, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_f32 ~, float, 32, 32, CB_CODEC_KIND_F32, 4, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_f64 ~, double, 64, 64, CB_CODEC_KIND_F64, 8, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_varu ~, uint64_t, 8, 80, CB_CODEC_KIND_VARU, 1, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_vari ~, int64_t, 8, 80, CB_CODEC_KIND_VARI, 1, NULL, cbi_list, cbi_opt
+#define CB_CODEC_ELEMENT_flag ~, bool, 1, 1, CB_CODEC_KIND_FLAG, 1, NULL, cbi_list, cbi_opt
 #define CB_CODEC_ELEMENT_SCHEMA(e) \
     e, ((int)e##_min_size * 8), ((int)e##_max_size * 8), CB_CODEC_KIND_NEST, 0, cbi_codec_schema_##e, cbi_each, cbi_maybe, ~
 
@@ -833,37 +833,9 @@ CB_CODEC_STEP float cbi_codec_dequantise(uint32_t step, double lo, double hi, ui
     return (float)(lo + (double)step * ((hi - lo) / steps));
 }
 
-/* -- measure: whether a value is allowed, and how many bytes it takes beyond its least; CB_CODEC_REFUSED if not -- */
-CB_CODEC_STEP size_t cbi_codec_measure_text(const cb_codec_field *f, const uint8_t *memory, cbi_codec_fault *fault)
-{
-    size_t size = cb_codec_text_size((const char *)memory, f->bound);
-    if (size == SIZE_MAX) {
-        bool ended = memchr(memory, 0, (size_t)f->bound + 1u) != NULL;
-        cbi_codec_refuse(fault, ended ? CBI_CODEC_TEXT : CBI_CODEC_UNENDED, 0, f->bound);
-    }
-    return size;
-}
-
-CB_CODEC_STEP size_t cbi_codec_measure_length(size_t size, uint32_t bound, cbi_codec_fault *fault)
-{
-    if (size > bound) {
-        cbi_codec_refuse(fault, CBI_CODEC_LENGTH, size, bound);
-        return CB_CODEC_REFUSED;
-    }
-    return size;
-}
-
-CB_CODEC_STEP size_t cbi_codec_measure_number(bool allowed, cbi_codec_rule rule, uint64_t number, uint64_t limit,
-                                             cbi_codec_fault *fault)
-{
-    if (!allowed) {
-        cbi_codec_refuse(fault, rule, number, limit);
-        return CB_CODEC_REFUSED;
-    }
-    return 0;
-}
-
-/* Bytes that an element of a parameterless kind takes beyond its width. */
+/* -- measure: whether a value is allowed, and how many bytes it takes beyond its least; CB_CODEC_REFUSED if not. Put
+ * and get follow, one function for each group of kinds: plain (copied as it is), var, number (of bits), run (bytes
+ * behind a length), list, opt; and `leaf`, which picks one of them by the kind. -- */
 CB_CODEC_STEP size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
 {
     uint64_t x;
@@ -874,12 +846,61 @@ CB_CODEC_STEP size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
     return cb_codec_varu_size(kind == CB_CODEC_KIND_VARI ? cbi_codec_zigzag(x) : x) - 1u;
 }
 
-/* Counts of any list, the elements of which are a schema's or not. */
+CB_CODEC_STEP size_t cbi_codec_measure_number(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+{
+    const uint8_t *memory = message + f->offset;
+    bool ok = true;
+    uint64_t x = 0;
+    float real;
+    switch ((int)f->kind) {
+    case CB_CODEC_KIND_ENUM:
+        x = cbi_codec_peek(memory, 4);
+        ok = x <= f->bound || cbi_codec_refuse(fault, CBI_CODEC_NUMBER, x, f->bound);
+        break;
+    case CB_CODEC_KIND_RANGE: /* the distance from lo, modulo 2^32: below lo it is above every hi - lo */
+        x = (cbi_codec_peek(memory, 4) - (uint64_t)f->base) & 0xffffffffu;
+        ok = x <= f->bound || cbi_codec_refuse(fault, CBI_CODEC_RANGE, x, f->bound);
+        break;
+    case CB_CODEC_KIND_QUANT: /* NaN is neither below nor above; and bounds the wrong way round allow nothing */
+        memcpy(&real, memory, sizeof real);
+        ok = ((real <= 0 || real >= 0) && f->lo < f->hi) || cbi_codec_refuse(fault, CBI_CODEC_NAN, 0, 0);
+        break;
+    default: break;
+    }
+    return ok ? 0u : CB_CODEC_REFUSED;
+}
+
+CB_CODEC_STEP size_t cbi_codec_measure_run(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+{
+    const uint8_t *memory = message + f->offset;
+    size_t size;
+    cb_slice view;
+    if (f->kind == CB_CODEC_KIND_TEXT) {
+        size = cb_codec_text_size((const char *)memory, f->bound);
+        if (size == SIZE_MAX) {
+            bool ended = memchr(memory, 0, (size_t)f->bound + 1u) != NULL;
+            cbi_codec_refuse(fault, ended ? CBI_CODEC_TEXT : CBI_CODEC_UNENDED, 0, f->bound);
+        }
+        return size;
+    }
+    size = (size_t)cbi_codec_peek(message + f->mark, 4);
+    if (f->kind == CB_CODEC_KIND_VIEW) {
+        memcpy(&view, memory, sizeof view);
+        size = view.size;
+    }
+    if (size > f->bound) {
+        cbi_codec_refuse(fault, CBI_CODEC_LENGTH, size, f->bound);
+        return CB_CODEC_REFUSED;
+    }
+    return size;
+}
+
+/* The count of any list, whether its elements are a schema's or not. */
 CB_CODEC_STEP bool cbi_codec_measure_count(const cb_codec_field *f, const uint8_t *message, size_t *count,
-                                          cbi_codec_fault *fault)
+                                           cbi_codec_fault *fault)
 {
     *count = (size_t)cbi_codec_peek(message + f->mark, 4);
-    return *count <= f->bound ? true : cbi_codec_refuse(fault, CBI_CODEC_COUNT, *count, f->bound);
+    return *count <= f->bound || cbi_codec_refuse(fault, CBI_CODEC_COUNT, *count, f->bound);
 }
 
 CB_CODEC_STEP size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
@@ -900,43 +921,31 @@ CB_CODEC_STEP size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8
     return size;
 }
 
+CB_CODEC_STEP size_t cbi_codec_measure_opt(const cb_codec_field *f, const uint8_t *message)
+{
+    return message[f->mark] != 0 ? f->width + cbi_codec_measure_scalar(f->element, message + f->offset) : 0;
+}
+
 CB_CODEC_STEP size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
 {
-    const uint8_t *memory = message + f->offset;
-    uint64_t x;
-    float real;
     switch ((int)f->kind) {
-    case CB_CODEC_KIND_VARU:
-    case CB_CODEC_KIND_VARI: return cbi_codec_measure_scalar(f->kind, memory);
+    case CB_CODEC_KIND_RANGE:
     case CB_CODEC_KIND_ENUM:
-        x = cbi_codec_peek(memory, 4);
-        return cbi_codec_measure_number(x <= f->bound, CBI_CODEC_NUMBER, x, f->bound, fault);
-    case CB_CODEC_KIND_RANGE: /* the distance from lo, modulo 2^32: below lo it is above every hi - lo */
-        x = (cbi_codec_peek(memory, 4) - (uint64_t)f->base) & 0xffffffffu;
-        return cbi_codec_measure_number(x <= f->bound, CBI_CODEC_RANGE, x, f->bound, fault);
-    case CB_CODEC_KIND_QUANT: /* NaN is neither below nor above; and bounds the wrong way round allow nothing */
-        memcpy(&real, memory, sizeof real);
-        return cbi_codec_measure_number((real <= 0 || real >= 0) && f->lo < f->hi, CBI_CODEC_NAN, 0, 0, fault);
-    case CB_CODEC_KIND_TEXT: return cbi_codec_measure_text(f, memory, fault);
+    case CB_CODEC_KIND_QUANT: return cbi_codec_measure_number(f, message, fault);
+    case CB_CODEC_KIND_TEXT:
     case CB_CODEC_KIND_BYTES:
-        return cbi_codec_measure_length((size_t)cbi_codec_peek(message + f->mark, 4), f->bound, fault);
-    case CB_CODEC_KIND_VIEW: {
-        cb_slice view;
-        memcpy(&view, memory, sizeof view);
-        return cbi_codec_measure_length(view.size, f->bound, fault);
-    }
+    case CB_CODEC_KIND_VIEW: return cbi_codec_measure_run(f, message, fault);
     case CB_CODEC_KIND_LIST: return cbi_codec_measure_list(f, message, fault);
-    case CB_CODEC_KIND_OPT:
-        return message[f->mark] != 0 ? f->width + cbi_codec_measure_scalar(f->element, memory) : 0;
-    default: return 0;
+    case CB_CODEC_KIND_OPT: return cbi_codec_measure_opt(f, message);
+    default: return cbi_codec_measure_scalar(f->kind, message + f->offset);
     }
 }
 
-/* -- put: writes what measure has allowed -- */
+/* -- put: measures, takes what is beyond the least out of slack, and writes -- */
 CB_CODEC_STEP bool cbi_codec_put_extra(cbi_codec_put *o, size_t size)
 {
-    if (size > o->slack) {
-        return cbi_codec_refuse(&o->fault, CBI_CODEC_FULL, size, o->slack);
+    if (size > o->slack) { /* CB_CODEC_REFUSED too, whose fault is already told */
+        return size != CB_CODEC_REFUSED && cbi_codec_refuse(&o->fault, CBI_CODEC_FULL, size, o->slack);
     }
     o->slack -= size;
     return true;
@@ -948,13 +957,7 @@ CB_CODEC_STEP void cbi_codec_put_prefix(cbi_codec_put *o, uint32_t bound, size_t
     o->at += cbi_codec_prefix(bound);
 }
 
-CB_CODEC_STEP void cbi_codec_put_run(cbi_codec_put *o, uint32_t bound, const uint8_t *data, size_t size)
-{
-    cbi_codec_put_prefix(o, bound, size);
-    cbi_codec_copy(o->at, data, size);
-    o->at += size;
-}
-
+/* A value of a parameterless kind that has been measured; a flag here is a block of one bit. */
 CB_CODEC_STEP void cbi_codec_put_scalar(cbi_codec_put *o, int kind, size_t width, const uint8_t *memory)
 {
     uint64_t x = cbi_codec_peek(memory, cbi_codec_memory(kind, width));
@@ -971,63 +974,116 @@ CB_CODEC_STEP void cbi_codec_put_scalar(cbi_codec_put *o, int kind, size_t width
     o->at += width;
 }
 
-CB_CODEC_STEP void cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f, const uint8_t *message)
+CB_CODEC_STEP bool cbi_codec_put_plain(cbi_codec_put *o, const cb_codec_field *f, const void *from)
 {
+    cbi_codec_store(o->at, cbi_codec_peek((const uint8_t *)from + f->offset, f->width), f->width);
+    o->at += f->width;
+    return true;
+}
+
+CB_CODEC_STEP bool cbi_codec_put_var(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+{
+    const uint8_t *memory = (const uint8_t *)from + f->offset;
+    if (!cbi_codec_put_extra(o, cbi_codec_measure_scalar(f->kind, memory))) {
+        return false;
+    }
+    cbi_codec_put_scalar(o, f->kind, 1, memory);
+    return true;
+}
+
+CB_CODEC_STEP bool cbi_codec_put_number(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+{
+    const uint8_t *memory = (const uint8_t *)from + f->offset;
+    uint32_t x;
+    float real;
+    if (cbi_codec_measure_number(f, (const uint8_t *)from, &o->fault) == CB_CODEC_REFUSED) {
+        return false;
+    }
+    switch ((int)f->kind) {
+    case CB_CODEC_KIND_FLAG: x = *memory != 0 ? 1u : 0u; break; /* a byte, for a bool of 2 must not become two bits */
+    case CB_CODEC_KIND_QUANT:
+        memcpy(&real, memory, sizeof real);
+        x = cbi_codec_quantise(real, f->lo, f->hi, f->bits);
+        break;
+    default: x = (uint32_t)((cbi_codec_peek(memory, 4) - (uint64_t)f->base) & 0xffffffffu); break;
+    }
+    cbi_codec_put_bits(o, x, f->bits);
+    return true;
+}
+
+CB_CODEC_STEP bool cbi_codec_put_run(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+{
+    const uint8_t *memory = (const uint8_t *)from + f->offset;
+    size_t size = cbi_codec_measure_run(f, (const uint8_t *)from, &o->fault);
+    cb_slice view;
+    if (!cbi_codec_put_extra(o, size)) {
+        return false;
+    }
+    if (f->kind == CB_CODEC_KIND_VIEW) {
+        memcpy(&view, memory, sizeof view);
+        memory = view.data;
+    }
+    cbi_codec_put_prefix(o, f->bound, size);
+    cbi_codec_copy(o->at, memory, size);
+    o->at += size;
+    return true;
+}
+
+CB_CODEC_STEP bool cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+{
+    const uint8_t *message = (const uint8_t *)from;
     const uint8_t *memory = message + f->offset;
+    size_t size = cbi_codec_measure_list(f, message, &o->fault);
     size_t i, count = (size_t)cbi_codec_peek(message + f->mark, 4);
+    if (!cbi_codec_put_extra(o, size)) {
+        return false;
+    }
     cbi_codec_put_prefix(o, f->bound, count);
     if (f->element == CB_CODEC_KIND_FLAG) {
         cb_codec_flags_pack(o->at, (const bool *)memory, count);
-        o->at += (count + 7u) / 8u;
-        return;
+        o->at += size;
+    } else if (f->element <= CB_CODEC_KIND_F64 && (CB_CODEC_LITTLE || f->width == 1)) {
+        cbi_codec_copy(o->at, memory, size);
+        o->at += size;
+    } else {
+        for (i = 0; i < count; i++) {
+            cbi_codec_put_scalar(o, f->element, f->width, memory + i * cbi_codec_memory(f->element, f->width));
+        }
     }
-    if (f->element <= CB_CODEC_KIND_F64 && (CB_CODEC_LITTLE || f->width == 1)) {
-        cbi_codec_copy(o->at, memory, count * f->width);
-        o->at += count * f->width;
-        return;
+    return true;
+}
+
+CB_CODEC_STEP bool cbi_codec_put_opt(cbi_codec_put *o, const cb_codec_field *f, const void *from)
+{
+    const uint8_t *message = (const uint8_t *)from;
+    bool has = message[f->mark] != 0;
+    if (!cbi_codec_put_extra(o, cbi_codec_measure_opt(f, message))) {
+        return false;
     }
-    for (i = 0; i < count; i++) {
-        cbi_codec_put_scalar(o, f->element, f->width, memory + i * cbi_codec_memory(f->element, f->width));
+    cbi_codec_put_bits(o, has ? 1u : 0u, 1);
+    if (has) {
+        cbi_codec_put_scalar(o, f->element, f->width, message + f->offset);
     }
+    return true;
 }
 
 CB_CODEC_STEP bool cbi_codec_put_leaf(cbi_codec_put *o, const cb_codec_field *f, const void *from)
 {
-    const uint8_t *message = (const uint8_t *)from;
-    const uint8_t *memory = message + f->offset;
-    size_t size = cbi_codec_measure_leaf(f, message, &o->fault);
-    float real;
-    cb_slice view;
-    if (size == CB_CODEC_REFUSED || !cbi_codec_put_extra(o, size)) {
-        return false;
-    }
     switch ((int)f->kind) {
-    case CB_CODEC_KIND_NONE: break;
-    case CB_CODEC_KIND_FLAG: cbi_codec_put_bits(o, *memory != 0 ? 1u : 0u, 1); break;
-    case CB_CODEC_KIND_ENUM: cbi_codec_put_bits(o, (uint32_t)cbi_codec_peek(memory, 4), f->bits); break;
+    case CB_CODEC_KIND_NONE: return true;
+    case CB_CODEC_KIND_VARU:
+    case CB_CODEC_KIND_VARI: return cbi_codec_put_var(o, f, from);
+    case CB_CODEC_KIND_FLAG:
     case CB_CODEC_KIND_RANGE:
-        cbi_codec_put_bits(o, (uint32_t)(cbi_codec_peek(memory, 4) - (uint64_t)f->base) & 0xffffffffu, f->bits);
-        break;
-    case CB_CODEC_KIND_QUANT:
-        memcpy(&real, memory, sizeof real);
-        cbi_codec_put_bits(o, cbi_codec_quantise(real, f->lo, f->hi, f->bits), f->bits);
-        break;
+    case CB_CODEC_KIND_ENUM:
+    case CB_CODEC_KIND_QUANT: return cbi_codec_put_number(o, f, from);
     case CB_CODEC_KIND_TEXT:
-    case CB_CODEC_KIND_BYTES: cbi_codec_put_run(o, f->bound, memory, size); break;
-    case CB_CODEC_KIND_VIEW:
-        memcpy(&view, memory, sizeof view);
-        cbi_codec_put_run(o, f->bound, view.data, size);
-        break;
-    case CB_CODEC_KIND_LIST: cbi_codec_put_list(o, f, message); break;
-    case CB_CODEC_KIND_OPT:
-        cbi_codec_put_bits(o, message[f->mark] != 0 ? 1u : 0u, 1);
-        if (message[f->mark] != 0) {
-            cbi_codec_put_scalar(o, f->element, f->width, memory);
-        }
-        break;
-    default: cbi_codec_put_scalar(o, f->kind, f->width, memory); break;
+    case CB_CODEC_KIND_BYTES:
+    case CB_CODEC_KIND_VIEW: return cbi_codec_put_run(o, f, from);
+    case CB_CODEC_KIND_LIST: return cbi_codec_put_list(o, f, from);
+    case CB_CODEC_KIND_OPT: return cbi_codec_put_opt(o, f, from);
+    default: return cbi_codec_put_plain(o, f, from);
     }
-    return true;
 }
 
 /* -- get: every rule is judged before the value is stored, every length before its bytes are touched -- */
@@ -1045,7 +1101,7 @@ CB_CODEC_STEP bool cbi_codec_get_prefix(cbi_codec_get *in, uint32_t bound, cbi_c
     uint64_t x = cbi_codec_load(in->at, cbi_codec_prefix(bound));
     in->at += cbi_codec_prefix(bound);
     *value = (size_t)x;
-    return x <= bound ? true : cbi_codec_refuse(&in->fault, rule, x, bound);
+    return x <= bound || cbi_codec_refuse(&in->fault, rule, x, bound);
 }
 
 CB_CODEC_STEP bool cbi_codec_get_varint(cbi_codec_get *in, int kind, uint8_t *memory)
@@ -1082,44 +1138,61 @@ CB_CODEC_STEP bool cbi_codec_get_scalar(cbi_codec_get *in, int kind, size_t widt
     return true;
 }
 
-CB_CODEC_STEP bool cbi_codec_get_run(cbi_codec_get *in, uint32_t bound, const uint8_t **data, size_t *size)
+CB_CODEC_STEP bool cbi_codec_get_plain(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
-    if (!cbi_codec_get_prefix(in, bound, CBI_CODEC_LENGTH, size) || !cbi_codec_get_extra(in, *size)) {
-        return false;
-    }
-    *data = in->at;
-    in->at += *size;
+    cbi_codec_poke((uint8_t *)to + f->offset, cbi_codec_load(in->at, f->width), f->width);
+    in->at += f->width;
     return true;
 }
 
-CB_CODEC_STEP bool cbi_codec_get_text(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
+CB_CODEC_STEP bool cbi_codec_get_var(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
-    const uint8_t *data;
-    size_t size;
-    if (!cbi_codec_get_run(in, f->bound, &data, &size)) {
-        return false;
-    }
-    if (!cb_codec_text_valid(data, size)) {
-        return cbi_codec_refuse(&in->fault, CBI_CODEC_TEXT, 0, 0);
-    }
-    cbi_codec_copy(memory, data, size);
-    memory[size] = 0;
-    return true;
+    return cbi_codec_get_varint(in, f->kind, (uint8_t *)to + f->offset);
 }
 
-/* Bytes and views; they differ only in where the data goes. */
-CB_CODEC_STEP bool cbi_codec_get_blob(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
+CB_CODEC_STEP bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
-    cb_slice view;
-    if (!cbi_codec_get_run(in, f->bound, &view.data, &view.size)) {
+    uint8_t *memory = (uint8_t *)to + f->offset;
+    uint32_t x = cbi_codec_get_bits(in, f->bits);
+    float real;
+    switch ((int)f->kind) {
+    case CB_CODEC_KIND_FLAG: *memory = (uint8_t)x; return true;
+    case CB_CODEC_KIND_QUANT:
+        real = cbi_codec_dequantise(x, f->lo, f->hi, f->bits);
+        memcpy(memory, &real, sizeof real);
+        return true;
+    default:
+        if (x > f->bound) {
+            return cbi_codec_refuse(&in->fault, f->kind == CB_CODEC_KIND_ENUM ? CBI_CODEC_NUMBER : CBI_CODEC_RANGE, x,
+                                    f->bound);
+        }
+        cbi_codec_poke(memory, (uint64_t)f->base + x, 4);
+        return true;
+    }
+}
+
+CB_CODEC_STEP bool cbi_codec_get_run(cbi_codec_get *in, const cb_codec_field *f, void *to)
+{
+    uint8_t *memory = (uint8_t *)to + f->offset;
+    cb_slice run;
+    if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_LENGTH, &run.size) || !cbi_codec_get_extra(in, run.size)) {
         return false;
     }
+    run.data = in->at;
+    in->at += run.size;
     if (f->kind == CB_CODEC_KIND_VIEW) {
-        memcpy(message + f->offset, &view, sizeof view);
-    } else {
-        cbi_codec_poke(message + f->mark, view.size, 4);
-        cbi_codec_copy(message + f->offset, view.data, view.size);
+        memcpy(memory, &run, sizeof run);
+        return true;
     }
+    if (f->kind == CB_CODEC_KIND_TEXT) {
+        if (!cb_codec_text_valid(run.data, run.size)) {
+            return cbi_codec_refuse(&in->fault, CBI_CODEC_TEXT, 0, 0);
+        }
+        memory[run.size] = 0;
+    } else {
+        cbi_codec_poke((uint8_t *)to + f->mark, run.size, 4);
+    }
+    cbi_codec_copy(memory, run.data, run.size);
     return true;
 }
 
@@ -1137,14 +1210,14 @@ CB_CODEC_STEP bool cbi_codec_get_flags(cbi_codec_get *in, uint8_t *memory, size_
     return true;
 }
 
-CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message)
+CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
-    uint8_t *memory = message + f->offset;
+    uint8_t *memory = (uint8_t *)to + f->offset;
     size_t i, count;
     if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_COUNT, &count)) {
         return false;
     }
-    cbi_codec_poke(message + f->mark, count, 4);
+    cbi_codec_poke((uint8_t *)to + f->mark, count, 4);
     if (f->element == CB_CODEC_KIND_FLAG) {
         return cbi_codec_get_flags(in, memory, count);
     }
@@ -1165,22 +1238,6 @@ CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f
     return true;
 }
 
-CB_CODEC_STEP bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field *f, uint8_t *memory)
-{
-    uint32_t x = cbi_codec_get_bits(in, f->bits);
-    float real;
-    if (f->kind == CB_CODEC_KIND_QUANT) {
-        real = cbi_codec_dequantise(x, f->lo, f->hi, f->bits);
-        memcpy(memory, &real, sizeof real);
-        return true;
-    }
-    if (x > f->bound) {
-        return cbi_codec_refuse(&in->fault, f->kind == CB_CODEC_KIND_ENUM ? CBI_CODEC_NUMBER : CBI_CODEC_RANGE, x, f->bound);
-    }
-    cbi_codec_poke(memory, (uint64_t)f->base + x, 4);
-    return true;
-}
-
 /* The presence bit of any opt. An absent value becomes zero, so that nothing of an earlier message shows through. */
 CB_CODEC_STEP bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, size_t memory_size)
 {
@@ -1192,24 +1249,31 @@ CB_CODEC_STEP bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f,
     return has;
 }
 
-CB_CODEC_STEP bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f, void *to)
+CB_CODEC_STEP bool cbi_codec_get_opt(cbi_codec_get *in, const cb_codec_field *f, void *to)
 {
     uint8_t *message = (uint8_t *)to;
-    uint8_t *memory = message + f->offset;
+    if (!cbi_codec_get_has(in, f, message, cbi_codec_memory(f->element, f->width))) {
+        return true;
+    }
+    return cbi_codec_get_extra(in, f->width) && cbi_codec_get_scalar(in, f->element, f->width, message + f->offset);
+}
+
+CB_CODEC_STEP bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f, void *to)
+{
     switch ((int)f->kind) {
-    case CB_CODEC_KIND_NONE: *memory = 0; return true;
-    case CB_CODEC_KIND_FLAG: *memory = (uint8_t)cbi_codec_get_bits(in, 1); return true;
-    case CB_CODEC_KIND_ENUM:
+    case CB_CODEC_KIND_NONE: ((uint8_t *)to)[f->offset] = 0; return true;
+    case CB_CODEC_KIND_VARU:
+    case CB_CODEC_KIND_VARI: return cbi_codec_get_var(in, f, to);
+    case CB_CODEC_KIND_FLAG:
     case CB_CODEC_KIND_RANGE:
-    case CB_CODEC_KIND_QUANT: return cbi_codec_get_number(in, f, memory);
-    case CB_CODEC_KIND_TEXT: return cbi_codec_get_text(in, f, memory);
+    case CB_CODEC_KIND_ENUM:
+    case CB_CODEC_KIND_QUANT: return cbi_codec_get_number(in, f, to);
+    case CB_CODEC_KIND_TEXT:
     case CB_CODEC_KIND_BYTES:
-    case CB_CODEC_KIND_VIEW: return cbi_codec_get_blob(in, f, message);
-    case CB_CODEC_KIND_LIST: return cbi_codec_get_list(in, f, message);
-    case CB_CODEC_KIND_OPT:
-        return !cbi_codec_get_has(in, f, message, cbi_codec_memory(f->element, f->width)) ||
-               (cbi_codec_get_extra(in, f->width) && cbi_codec_get_scalar(in, f->element, f->width, memory));
-    default: return cbi_codec_get_scalar(in, f->kind, f->width, memory);
+    case CB_CODEC_KIND_VIEW: return cbi_codec_get_run(in, f, to);
+    case CB_CODEC_KIND_LIST: return cbi_codec_get_list(in, f, to);
+    case CB_CODEC_KIND_OPT: return cbi_codec_get_opt(in, f, to);
+    default: return cbi_codec_get_plain(in, f, to);
     }
 }
 
@@ -1354,16 +1418,26 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
 
 /* One statement a field: v is the message, f its row in the table, which moves on. The bits of the enclosing block
  * wait while elements are at work. */
-#define CB_CODEC_PUT_cbi_leaf(T, n) \
-    if (!cbi_codec_put_leaf(o, f, v)) { \
+#define CB_CODEC_PUT_cbi_leaf(T, n) CB_CODEC_DO(cbi_codec_put_leaf(o, f, v))
+#define CB_CODEC_PUT_cbi_plain(T, n) CB_CODEC_DO(cbi_codec_put_plain(o, f, v))
+#define CB_CODEC_PUT_cbi_var(T, n) CB_CODEC_DO(cbi_codec_put_var(o, f, v))
+#define CB_CODEC_PUT_cbi_number(T, n) CB_CODEC_DO(cbi_codec_put_number(o, f, v))
+#define CB_CODEC_PUT_cbi_run(T, n) CB_CODEC_DO(cbi_codec_put_run(o, f, v))
+#define CB_CODEC_PUT_cbi_list(T, n) CB_CODEC_DO(cbi_codec_put_list(o, f, v))
+#define CB_CODEC_PUT_cbi_opt(T, n) CB_CODEC_DO(cbi_codec_put_opt(o, f, v))
+#define CB_CODEC_GET_cbi_leaf(T, n) CB_CODEC_DO(cbi_codec_get_leaf(in, f, v))
+#define CB_CODEC_GET_cbi_plain(T, n) CB_CODEC_DO(cbi_codec_get_plain(in, f, v))
+#define CB_CODEC_GET_cbi_var(T, n) CB_CODEC_DO(cbi_codec_get_var(in, f, v))
+#define CB_CODEC_GET_cbi_number(T, n) CB_CODEC_DO(cbi_codec_get_number(in, f, v))
+#define CB_CODEC_GET_cbi_run(T, n) CB_CODEC_DO(cbi_codec_get_run(in, f, v))
+#define CB_CODEC_GET_cbi_list(T, n) CB_CODEC_DO(cbi_codec_get_list(in, f, v))
+#define CB_CODEC_GET_cbi_opt(T, n) CB_CODEC_DO(cbi_codec_get_opt(in, f, v))
+#define CB_CODEC_DO(call) \
+    if (!call) { \
         return false; \
     } \
     f++;
-#define CB_CODEC_PUT_cbi_nest(T, n) \
-    if (!cbi_codec_put_body_##T(o, &v->n)) { \
-        return false; \
-    } \
-    f++;
+#define CB_CODEC_PUT_cbi_nest(T, n) CB_CODEC_DO(cbi_codec_put_body_##T(o, &v->n))
 #define CB_CODEC_PUT_cbi_each(T, n) \
     { \
         cbi_codec_bits outer = o->bits; \
@@ -1391,16 +1465,7 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
             } \
         f++; \
     }
-#define CB_CODEC_GET_cbi_leaf(T, n) \
-    if (!cbi_codec_get_leaf(in, f, v)) { \
-        return false; \
-    } \
-    f++;
-#define CB_CODEC_GET_cbi_nest(T, n) \
-    if (!cbi_codec_get_body_##T(in, &v->n)) { \
-        return false; \
-    } \
-    f++;
+#define CB_CODEC_GET_cbi_nest(T, n) CB_CODEC_DO(cbi_codec_get_body_##T(in, &v->n))
 #define CB_CODEC_GET_cbi_each(T, n) \
     { \
         cbi_codec_bits outer = in->bits; \
