@@ -440,7 +440,7 @@ typedef struct cb_rpc_event {
 /* Takes one event from the bytes at *in and moves *in behind them; an empty span yields what tick, end, cancel or a late
  * answer produced. OK: *event is set. NEED_INPUT: show the bytes left over again with at least cb_rpc_need() of them.
  * NEED_OUTPUT: drain the sink first. WAIT: the peer ended its side and late answers are owed. CLOSED: all was told.
- * E_PROTOCOL, E_FRAME_TOO_BIG, E_SLOW_PEER, E_NOMEM are sticky: end the transport, then call cb_rpc_end.
+ * E_PROTOCOL, E_FRAME_TOO_BIG, E_SLOW_PEER, E_TIMEOUT (no hello), E_NOMEM are sticky: end the transport, then call cb_rpc_end.
  * Never writes into the bytes, but with CB_RPC_POISON. now_ns: any monotonic clock; a step back is ignored. */
 CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event);
 
@@ -468,7 +468,8 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s);
 
 /* No more input comes. why OK: the peer ended cleanly, late answers may still go out. Any other: the connection is gone, the
  * sink is not called again and tokens become stale. next then yields the failure of every open call once, and CLOSED at last.
- * text: NULL, or a reason to tell them; borrowed until deinit. Only the first end counts. */
+ * text: NULL, or a reason to tell them; borrowed until deinit or restart. The first end counts, but a break after a clean end does
+ * too. */
 CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *text);
 
 /* Ends the session from this side: open calls fail with E_CLOSED, tokens become stale, no send is taken any more. With the glue
@@ -922,17 +923,44 @@ static cbi_rpc_text cbi_rpc_text_begin(char *out, size_t cap)
     return t;
 }
 
-/* What a peer wrote may end up on a terminal or in a log: control bytes become '?'. */
+/* Bytes of the character at p, or 0 where the bytes are none (RFC 3629: no over-long form, no surrogate). */
+static size_t cbi_rpc_utf8_size(const uint8_t *p, size_t left)
+{
+    uint8_t first = p[0], low = 0x80, high = 0xbf;
+    size_t size = first < 0x80u ? 1u : first < 0xc2u ? 0u : first < 0xe0u ? 2u : first < 0xf0u ? 3u : first < 0xf5u ? 4u : 0u, i;
+    if (size > left) {
+        return 0;
+    }
+    low = first == 0xe0u ? 0xa0u : first == 0xf0u ? 0x90u : low;
+    high = first == 0xedu ? 0x9fu : first == 0xf4u ? 0x8fu : high;
+    for (i = 1; i < size; i++) {
+        if (p[i] < low || p[i] > high) {
+            return 0;
+        }
+        low = 0x80;
+        high = 0xbf;
+    }
+    return size;
+}
+
+/* What a peer wrote may end up on a terminal or in a log: control characters and bytes that are no text become '?'. What does not
+ * fit is cut in front of a character. */
 static void cbi_rpc_text_bytes(cbi_rpc_text *t, const void *data, size_t size)
 {
-    const char *p = (const char *)data;
-    size_t i, n = cbi_rpc_min(size, t->left);
-    for (i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)p[i];
-        t->at[i] = c < 0x20u || c == 0x7fu ? '?' : p[i];
+    const uint8_t *p = (const uint8_t *)data;
+    size_t at = 0;
+    while (at < size && t->left != 0) {
+        size_t n = cbi_rpc_utf8_size(p + at, size - at);
+        bool is_control = n == 0 || p[at] < 0x20u || p[at] == 0x7fu || (n == 2u && p[at] == 0xc2u && p[at + 1u] < 0xa0u);
+        size_t put = is_control ? 1u : n;
+        if (put > t->left) {
+            break;
+        }
+        memcpy(t->at, is_control ? (const uint8_t *)"?" : p + at, put);
+        t->at += put;
+        t->left -= put;
+        at += n != 0 ? n : 1u;
     }
-    t->at += n;
-    t->left -= n;
     *t->at = '\0';
 }
 
@@ -1205,20 +1233,17 @@ static bool cbi_rpc_send_hello(cb_rpc_session *s)
 /* An answer or refusal that finds no room up to the hard bound means a peer that does not read: that ends the session. */
 static cb_rpc_status cbi_rpc_send_refusal(cb_rpc_session *s, uint32_t id, cb_rpc_status why, const char *text)
 {
-    uint8_t body[1u + CB_RPC_REASON_MAX];
-    size_t size = text != NULL ? strlen(text) : 0;
+    char body[1u + CB_RPC_REASON_MAX + 1u]; /* the code, the text, a NUL that stays here */
+    cbi_rpc_text t = cbi_rpc_text_begin(body + 1, sizeof body - 1u);
     cbi_rpc_head h;
     if (!cbi_rpc_can_send(s, true)) {
         return CB_RPC_E_CLOSED;
     }
-    size = cbi_rpc_min(size, CB_RPC_REASON_MAX);
     cbi_rpc_head_two(&h, CBI_RPC_REFUSAL, id);
-    size = cbi_rpc_min(size, s->frame_bytes_max - h.size - 1u);
-    body[0] = cbi_rpc_code_of_status(why);
-    if (size != 0) {
-        memcpy(body + 1, text, size);
-    }
-    if (!cbi_rpc_send_hello(s) || !cbi_rpc_put_bytes(s, &h, body, 1u + size)) {
+    t.left = cbi_rpc_min(t.left, s->frame_bytes_max - h.size - 1u);
+    cbi_rpc_text_add(&t, text != NULL ? text : "");
+    body[0] = (char)cbi_rpc_code_of_status(why);
+    if (!cbi_rpc_send_hello(s) || !cbi_rpc_put_bytes(s, &h, body, (size_t)(t.at - body))) {
         return cbi_rpc_fail(s, CB_RPC_E_SLOW_PEER, "the peer does not read its answers");
     }
     return CB_RPC_OK;
@@ -2314,17 +2339,11 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && event != NULL);
     CB_RPC_ASSERT(s->is_message_based);
     s->need = 1;
-    if (message.size == 0) { /* only then: a message must not be kept waiting behind other events */
+    if (message.size == 0 || (s->marks & CBI_RPC_MARK_OVER) != 0) { /* else a message must not wait behind other events */
         st = cbi_rpc_pending(s, now_ns, event);
         return st == CBI_RPC_SKIP ? CB_RPC_NEED_INPUT : st;
     }
     s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
-    if (s->error != CB_RPC_OK) {
-        return s->error;
-    }
-    if (s->end != 0) {
-        return CB_RPC_CLOSED;
-    }
     if (message.size > cbi_rpc_frame_max(s)) {
         return cbi_rpc_fail(s, CB_RPC_E_FRAME_TOO_BIG, "a frame longer than frame_bytes_max");
     }

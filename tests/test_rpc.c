@@ -1494,6 +1494,33 @@ static void rpc_texts_of_the_peer_are_bounded_and_printable(void)
     free(l);
 }
 
+static void rpc_texts_are_cut_between_characters_and_hold_only_text(void)
+{
+    uint8_t h[128];
+    char words[300];
+    lone *l = (lone *)malloc(sizeof *l);
+    number a;
+    told t;
+    CBT_REQUIRE(l != NULL && lone_init(l, NULL));
+    memset(&t, 0, sizeof t);
+    a.n = 1;
+    CBT_CHECK(lone_feed(l, h, hello(h)) == CB_RPC_NEED_INPUT);
+    CBT_CHECK(calc_add(&l->s, &a, on_number, &t) == CB_RPC_OK);
+    /* refusal of call 0: a stray byte, an over-long form, a surrogate, a C1 control, then sound characters of 2, 3 and 4 bytes */
+    CBT_CHECK(lone_feed(l, "\x16\x02\x00\x00\xff\xc0\x80\xed\xa0\x80\xc2\x85\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z", 23)
+              == CB_RPC_NEED_INPUT);
+    CBT_STR(t.reason, "???????\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z");
+    memset(words, 'a', sizeof words);
+    memcpy(words + 199, "\xc3\xa4", 3); /* a character over the edge of 200 bytes */
+    CBT_CHECK(lone_feed(l, "\x06\x11\x00\x01\x00\x00\x00", 7) == CB_RPC_NEED_INPUT);
+    l->out.size = 0;
+    CBT_CHECK(cb_rpc_token_refuse(l->v.token, words) == CB_RPC_OK);
+    CBT_EQ(l->out.size, 2 + 3 + 199);
+    CBT_EQ(l->out.bytes[l->out.size - 1], 'a');
+    lone_end(l);
+    free(l);
+}
+
 static void rpc_unreadable_arguments_are_answered_and_unreadable_events_counted(void)
 {
     uint8_t h[128];
@@ -2103,6 +2130,7 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_hello_maps_methods_of_another_release),
     CBT_CASE(rpc_layout_difference_is_told_in_words),
     CBT_CASE(rpc_texts_of_the_peer_are_bounded_and_printable),
+    CBT_CASE(rpc_texts_are_cut_between_characters_and_hold_only_text),
     CBT_CASE(rpc_unreadable_arguments_are_answered_and_unreadable_events_counted),
     CBT_CASE(rpc_peer_tables_are_shared_by_equal_hellos_and_freed),
     CBT_CASE(rpc_pair_delays_loses_and_reorders),
