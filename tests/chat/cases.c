@@ -296,10 +296,12 @@ static void talk(void)
     type(ada, "good evening\n");
     CBT_REQUIRE(wait_for(bob, &bob->out, "ada: good evening\n"));
     CBT_REQUIRE(wait_for(ada, &ada->out, "ada: good evening\n"));
-    type(bob, "/members\n/history\n/dance\n");
-    CBT_REQUIRE(wait_for(bob, &bob->out, "* /members, /history and /leave are known\n"));
+    type(bob, "/members\n");
     CBT_REQUIRE(wait_for(bob, &bob->out, "* ada\n* bob\n"));
+    type(bob, "/history\n");
     CBT_REQUIRE(wait_for(bob, &bob->out, "1. ada: good evening\n"));
+    type(bob, "/dance\n");
+    CBT_REQUIRE(wait_for(bob, &bob->out, "* /members, /history and /leave are known\n"));
     type(bob, "/leave\n");
     CBT_EQ(finish(bob), 0);
     CBT_STR(last_line(bob), "chat: left lobby\n");
