@@ -41,9 +41,8 @@
  *                number a;
  *                memset(&d, 0, sizeof d);
  *                maths_bind(&d, &handlers, NULL);
- *                if (cb_rpc_hub_init(&hub, &d) != CB_RPC_OK || cb_rpc_pair_init(&pair, &hub, &hub, NULL) != CB_RPC_OK) {
- *                    return 1;
- *                }
+ *                if (cb_rpc_hub_init(&hub, &d) != CB_RPC_OK) { return 1; }
+ *                if (cb_rpc_pair_init(&pair, &hub, &hub, NULL) != CB_RPC_OK) { return 1; }
  *                a.n = 21;
  *                maths_double(&pair.a, &a, on_doubled, NULL);
  *                cb_rpc_pair_run(&pair, 0);
@@ -53,8 +52,9 @@
  *
  * API        contract CB_RPC_CONTRACT -> NAME NAME_future NAME_answer, C_handlers C_bind C_fingerprint
  *            hub      cb_rpc_hub_init  cb_rpc_hub_deinit
- *            session  cb_rpc_session_init  _deinit  cb_rpc_next  cb_rpc_next_message  cb_rpc_need  cb_rpc_dispatch
- *                     cb_rpc_tick  cb_rpc_deadline  cb_rpc_end  cb_rpc_close  cb_rpc_reason
+ *            session  cb_rpc_session_init  _deinit  _restart  cb_rpc_end  cb_rpc_close  cb_rpc_reason
+ *            driving  cb_rpc_next  cb_rpc_next_message  cb_rpc_need  cb_rpc_dispatch  cb_rpc_drive  cb_rpc_tick
+ *                     cb_rpc_deadline
  *            caller   cb_rpc_with_timeout  cb_rpc_last_call  cb_rpc_call_cancel  cb_rpc_future_cancel
  *            handler  cb_rpc_refuse  cb_rpc_later  cb_rpc_token_refuse  cb_rpc_call_deadline
  *            memory   cb_rpc_pair_init  _run  _cut  _deinit  (two sessions joined in one process)
@@ -69,14 +69,14 @@
  *            CB_RPC_ASSERT(c)   default: assert of <assert.h>
  *            CB_RPC_TYPE_ERROR  error struct of the types' functions; default: cb_codec_error
  *
- * MEMORY     the hub takes scratch for one decoded argument and one answer at init; a session takes a table when
- *            it first calls or when a call is answered later, doubling up to its limit; nothing once warm.
- * ERRORS     0 done; > 0 progress; -1.. caller, -20.. resource (both change nothing), -40.. the connection (kept
- *            until the session is initialised again), -60.. how a call failed (they come as results).
+ * MEMORY     the hub takes scratch for one decoded argument and one answer at init; a session takes a table
+ *            when it first calls or when a call is answered later, doubling up to its limit; nothing once warm.
+ * ERRORS     0 done; > 0 progress; -1.. caller, -20.. resource (both change nothing), -40.. the connection
+ *            (kept until the session is initialised again), -60.. how a call failed (they come as results).
  * THREADS    a hub and its sessions belong to one thread.
  * LIMITS     frame 8 MiB, calls open 1,024, calls waiting for a late answer 256, method numbers 1 to 1,023.
- * SECURITY   every byte of the peer is checked before it is used; texts of the peer arrive bounded and printable.
- */
+ * SECURITY   every byte of the peer is checked before it is used; texts of the peer arrive bounded and
+ * printable. */
 /* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #if defined(__clang__)
@@ -212,7 +212,8 @@ typedef struct cb_rpc_call { /* a call we made; 0: none. Stale once its result w
     uint64_t id;
 } cb_rpc_call;
 
-typedef struct cb_rpc_token { /* a call of the peer that is answered later. Copy it freely; any of the copies may answer, the first wins. */
+typedef struct cb_rpc_token { /* a call of the peer that is answered later. Copy it freely; any of the copies
+                                 may answer, the first wins. */
     cb_rpc_hub *hub;
     uint64_t id;
 } cb_rpc_token;
@@ -229,7 +230,8 @@ typedef void (*cb_rpc_any_fn)(void); /* a receiver whose type only its own row k
 typedef enum cb_rpc_future_state {
     CB_RPC_FUTURE_NONE = 0, /* cleared, not in use */
     CB_RPC_FUTURE_WAITING,  /* the library holds pointers to the future and the reply */
-    CB_RPC_FUTURE_DONE,     /* final: status, reason and (when OK) the reply are set; both are the caller's again */
+    CB_RPC_FUTURE_DONE, /* final: status, reason and (when OK) the reply are set; both are the caller's
+                           again */
     CB_RPC_FUTURE_FORCE_32 = 0x7fffffff
 } cb_rpc_future_state;
 
@@ -247,9 +249,11 @@ typedef struct cb_rpc_type { /* how one type is measured, written and read */
     size_t memory_size;       /* sizeof */
     size_t size_min;          /* least and greatest encoded size, bytes */
     size_t size_max;
-    size_t (*size)(const void *value);                                          /* exact encoded size, bytes */
-    bool (*encode)(const void *value, uint8_t *out, size_t cap, size_t *size);  /* false: the value breaks its schema */
-    bool (*decode)(void *value, const uint8_t *in, size_t size, char *why, size_t why_cap); /* false: why is set */
+    size_t (*size)(const void *value);                                         /* exact encoded size, bytes */
+    bool (*encode)(const void *value, uint8_t *out, size_t cap, size_t *size); /* false: the value breaks its
+                                                                                  schema */
+    bool (*decode)(void *value, const uint8_t *in, size_t size, char *why, size_t why_cap); /* false: why is
+                                                                                               set */
     uint64_t (*layout_hash)(void);
     size_t (*describe)(char *out, size_t cap);                                  /* as snprintf counts */
 } cb_rpc_type;
@@ -261,7 +265,8 @@ struct cb_rpc_row { /* one line of a contract */
     const char *name;
     const cb_rpc_type *args;
     const cb_rpc_type *reply; /* NULL for an event */
-    bool (*is_handled)(const void *member);  /* member: where this row's handler stands in the handlers struct */
+    bool (*is_handled)(const void *member); /* member: where this row's handler stands in the handlers
+                                               struct */
     cb_rpc_status (*run)(const void *member, void *user, cb_rpc_session *from, const void *args, void *reply);
     void (*deliver)(cb_rpc_any_fn receiver, void *user, const cb_rpc_result *res, const void *reply);
 };
@@ -278,32 +283,37 @@ typedef struct cb_rpc_contract {
 } cb_rpc_contract;
 
 /* -- hub: what all sessions of one loop share -- */
-typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, user), then set what differs */
+typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, user), then set what
+                                    differs */
     const cb_rpc_contract *contract; /* set by NAME_bind; kept until deinit (it is static) */
-    const void *handlers;            /* set by NAME_bind; NULL: none. Kept until deinit; read by init which of them are NULL */
-    void *user;                      /* set by NAME_bind; first argument of every handler and of the notices below */
+    const void *handlers; /* set by NAME_bind; NULL: none. Kept until deinit; read by init which of them are
+                             NULL */
+    void *user;           /* set by NAME_bind; first argument of every handler and of the notices below */
     size_t frame_bytes_max;          /* longest frame in either direction; 0 = 8 MiB; at least 64 */
     uint32_t calls_open_max;         /* calls of ours in flight, per session; 0 = 1,024; at most 65,536 */
-    uint32_t calls_waiting_max;      /* calls of a peer with a late answer, per session; 0 = 256; at most 65,536 */
-    uint64_t hello_ns;               /* a peer's time to say hello; 0 = 10 s, CB_RPC_NEVER = as long as it takes */
+    uint32_t calls_waiting_max; /* calls of a peer with a late answer, per session; 0 = 256; at most 65,536 */
+    uint64_t hello_ns;          /* a peer's time to say hello; 0 = 10 s, CB_RPC_NEVER = as long as it takes */
     uint64_t call_timeout_ns;        /* of calls without one of their own; 0 = none */
-    uint64_t answer_timeout_ns;      /* bound on late answers; 0 = none: only the caller's own deadline counts */
-    void (*on_cancel)(void *user, cb_rpc_session *from, cb_rpc_token token, cb_rpc_status why); /* a late call is not
-                                        waited for any more (E_CANCELLED, E_PEER_TIMEOUT); the token is stale. May be NULL */
-    uint64_t (*clock)(void *clock_user); /* ns; deadlines count from it. NULL: from the last time handed in. Glue sets it */
+    uint64_t answer_timeout_ns; /* bound on late answers; 0 = none: only the caller's own deadline counts */
+    void (*on_cancel)(void *user, cb_rpc_session *from, cb_rpc_token token, cb_rpc_status why); /* a late call
+                                        is not waited for any more (E_CANCELLED, E_PEER_TIMEOUT); the token is
+                                        stale. May be NULL */
+    uint64_t (*clock)(void *clock_user); /* ns; deadlines count from it. NULL: from the last time handed in.
+                                            Glue sets it */
     void *clock_user;
     cb_alloc alloc;                  /* copied; both functions NULL = malloc/free */
     /* the rest is for the glue with a transport; without it these fields are ignored */
     const char *url;                 /* where to serve: "tcp://0.0.0.0:4000"; borrowed for the call */
     uint32_t sessions_max;           /* peers at once; 0 = 10,000 */
-    size_t output_bytes_soft;        /* unsent bytes of one session at which new sends are refused; 0 = 16 MiB */
-    uint64_t redial_ns_min;          /* first pause before dialling again; 0 = 250 ms; doubles after each failure */
+    size_t output_bytes_soft; /* unsent bytes of one session at which new sends are refused; 0 = 16 MiB */
+    uint64_t redial_ns_min;   /* first pause before dialling again; 0 = 250 ms; doubles after each failure */
     uint64_t redial_ns_max;          /* longest pause; 0 = 30 s */
     void (*on_up)(void *user, cb_rpc_session *s);   /* a connection is there. May be NULL */
-    void (*on_down)(void *user, cb_rpc_session *s, const cb_rpc_result *why); /* it ended, or could not be made; its calls
-                                        were told before. A peer that we served is gone after it. May be NULL */
-    void (*on_closed)(void *user, cb_rpc_session *s); /* once, last, for a session given to cb_rpc_connect: its memory is the
-                                        user's again. May be NULL */
+    void (*on_down)(void *user, cb_rpc_session *s, const cb_rpc_result *why); /* it ended, or could not be
+                                        made; its calls were told before. A peer that we served is gone after
+                                        it. May be NULL */
+    void (*on_closed)(void *user, cb_rpc_session *s); /* once, last, for a session given to cb_rpc_connect:
+                                        its memory is the user's again. May be NULL */
 } cb_rpc_hub_desc;
 
 /* Private: a row of the hub's contract with its handler. */
@@ -337,7 +347,8 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
     const char *refusal;        /* what cb_rpc_refuse was given in this dispatch */
     void *glue;
     uint64_t bytes_in, bytes_out; /* of whole frames, of all sessions */
-    uint64_t events_dropped;    /* events of unknown or differing methods, unreadable, or unreliable before the hello */
+    uint64_t events_dropped; /* events of unknown or differing methods, unreadable, or unreliable before the
+                                hello */
     char text[CB_RPC_REASON_MAX + 1u];
 };
 
@@ -350,7 +361,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub);
 
 /* Bytes of whole frames that all sessions have read and written since init. */
 CB_RPC_DEF void cb_rpc_hub_bytes(const cb_rpc_hub *hub, uint64_t *in, uint64_t *out);
-/* Events that came and were not delivered: of a method that is unknown, differs or has no handler; unreadable; too early. */
+/* Events that came and were not delivered: of a method that is unknown, differs or has no handler;
+ * unreadable; too early. */
 CB_RPC_DEF uint64_t cb_rpc_hub_events_dropped(const cb_rpc_hub *hub);
 
 /* -- session: one peer -- */
@@ -360,8 +372,9 @@ typedef struct cb_rpc_session_desc {
     bool is_message_based;      /* the transport keeps message boundaries: frames carry no length */
     bool is_server;             /* only words of error texts depend on it */
     void *user;                 /* yours: cb_rpc_session_user */
-    void (*wake)(void *wake_user, cb_rpc_session *s); /* something happened outside next: call next soon, and ask deadline
-                                   again. Must not call the engine. NULL: the driver calls next after each of its own acts */
+    void (*wake)(void *wake_user, cb_rpc_session *s); /* something happened outside next: call next soon, and
+                                   ask deadline again. Must not call the engine. NULL: the driver calls next
+                                   after each of its own acts */
     void *wake_user;
 } cb_rpc_session_desc;
 
@@ -396,26 +409,32 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
 };
 
 /* E_ARG: no hub, or a sink without functions or with pieces under 64 bytes. Nothing is allocated. */
-CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_init(cb_rpc_session *s, cb_rpc_hub *hub, const cb_rpc_session_desc *desc);
+CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_init(cb_rpc_session *s, cb_rpc_hub *hub,
+                                                            const cb_rpc_session_desc *desc);
 
-/* Gives the session's memory back. Futures that still wait become DONE with E_CLOSED; receivers that were not told are
- * not told any more: drive next to CLOSED first. E_BUSY inside a handler of this session. Safe on NULL and twice. */
+/* Gives the session's memory back. Futures that still wait become DONE with E_CLOSED; receivers that were not
+ * told are not told any more: drive next to CLOSED first. E_BUSY inside a handler of this session. Safe on
+ * NULL and twice. */
 CB_RPC_DEF cb_rpc_status cb_rpc_session_deinit(cb_rpc_session *s);
 
-/* After next said CLOSED: the same session, its user and tables, over a new connection. E_STATE before that; E_ARG: the sink. */
+/* After next said CLOSED: the same session, its user and tables, over a new connection. E_STATE before that;
+ * E_ARG: the sink. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_restart(cb_rpc_session *s, const cb_sink *sink);
 
 CB_RPC_DEF bool cb_rpc_session_is_closed(const cb_rpc_session *s); /* cb_rpc_close was called */
 CB_RPC_DEF void *cb_rpc_session_user(const cb_rpc_session *s);
 CB_RPC_DEF void cb_rpc_session_set_user(cb_rpc_session *s, void *user);
-CB_RPC_DEF uint32_t cb_rpc_session_peer_calls_max(const cb_rpc_session *s); /* late calls that the peer takes; 0 before its hello */
-CB_RPC_DEF const char *cb_rpc_reason(const cb_rpc_session *s); /* why it ended or what the peer did wrong; "" while all is well */
+CB_RPC_DEF uint32_t cb_rpc_session_peer_calls_max(const cb_rpc_session *s); /* late calls that the peer takes;
+                                                                               0 before its hello */
+CB_RPC_DEF const char *cb_rpc_reason(const cb_rpc_session *s); /* why it ended or what the peer did wrong; ""
+                                                                  while all is well */
 
 /* -- driving a session -- */
 typedef enum cb_rpc_event_kind {
     CB_RPC_EVENT_NONE = 0,
-    CB_RPC_EVENT_HELLO,     /* the peer's methods are known now */
-    CB_RPC_EVENT_CALL,      /* the peer calls: dispatch, or take a token and answer; else its caller waits for ever */
+    CB_RPC_EVENT_HELLO, /* the peer's methods are known now */
+    CB_RPC_EVENT_CALL, /* the peer calls: dispatch, or take a token and answer; else its caller waits for
+                          ever */
     CB_RPC_EVENT_ONE_WAY,   /* the peer sent an event */
     CB_RPC_EVENT_RESULT,    /* a call of ours has ended */
     CB_RPC_EVENT_CANCELLED, /* a call of the peer that waits for its late answer has ended without it */
@@ -426,7 +445,7 @@ typedef struct cb_rpc_event {
     cb_rpc_event_kind kind;
     uint32_t wire_id;          /* CALL: the peer's number of it */
     const cb_rpc_row *row;     /* our row; NULL for HELLO */
-    cb_slice body;             /* encoded arguments or answer; borrowed: until the following next, end or deinit */
+    cb_slice body; /* encoded arguments or answer; borrowed: until the following next, end or deinit */
     uint64_t deadline_ns;      /* CALL: when the caller stops waiting; CB_RPC_NEVER: it does not */
     cb_rpc_result result;      /* RESULT */
     cb_rpc_token token;        /* CANCELLED: now stale */
@@ -437,27 +456,31 @@ typedef struct cb_rpc_event {
     void *reply;
 } cb_rpc_event;
 
-/* Takes one event from the bytes at *in and moves *in behind them; an empty span yields what tick, end, cancel or a late
- * answer produced. OK: *event is set. NEED_INPUT: show the bytes left over again with at least cb_rpc_need() of them.
- * NEED_OUTPUT: drain the sink first. WAIT: the peer ended its side and late answers are owed. CLOSED: all was told.
- * E_PROTOCOL, E_FRAME_TOO_BIG, E_SLOW_PEER, E_TIMEOUT (no hello), E_NOMEM are sticky: end the transport, then call cb_rpc_end.
- * Never writes into the bytes, but with CB_RPC_POISON. now_ns: any monotonic clock; a step back is ignored. */
+/* Takes one event from the bytes at *in and moves *in behind them; an empty span yields what tick, end,
+ * cancel or a late answer produced. OK: *event is set. NEED_INPUT: show the bytes left over again with at
+ * least cb_rpc_need() of them. NEED_OUTPUT: drain the sink first. WAIT: the peer ended its side and late
+ * answers are owed. CLOSED: all was told. E_PROTOCOL, E_FRAME_TOO_BIG, E_SLOW_PEER, E_TIMEOUT (no hello),
+ * E_NOMEM are sticky: end the transport, then call cb_rpc_end. Never writes into the bytes, but with
+ * CB_RPC_POISON. now_ns: any monotonic clock; a step back is ignored. */
 CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event);
 
-/* The same where the transport keeps boundaries: one whole message, at most one event of it; then call it with an empty
- * slice until it stops. NEED_INPUT: the message was used up. The message is never written. */
-CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns, cb_rpc_event *event);
+/* The same where the transport keeps boundaries: one whole message, at most one event of it; then call it
+ * with an empty slice until it stops. NEED_INPUT: the message was used up. The message is never written. */
+CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns,
+                                             cb_rpc_event *event);
 
 /* After NEED_INPUT: total bytes, from the first one left over, with which next can go on. At least 1. */
 CB_RPC_DEF size_t cb_rpc_need(const cb_rpc_session *s);
 
-/* Decodes an event's values and runs its handler or receiver, or completes its future; answers what the handler returned.
- * E_BUSY inside a handler of the same hub. Else OK: the peer's mistakes are answered to it. */
+/* Decodes an event's values and runs its handler or receiver, or completes its future; answers what the
+ * handler returned. E_BUSY inside a handler of the same hub. Else OK: the peer's mistakes are answered to
+ * it. */
 CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event);
 
 /* next and dispatch until the session stops; returns why it did, E_BUSY inside a handler of the same hub. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t now_ns);
-/* NEED_OUTPUT: the message was not used, show it again. Any other: it was used up. An empty one drives what needs no input. */
+/* NEED_OUTPUT: the message was not used, show it again. Any other: it was used up. An empty one drives what
+ * needs no input. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns);
 
 /* Marks the deadlines that have passed; next yields them. O(1) when none has. */
@@ -466,56 +489,64 @@ CB_RPC_DEF void cb_rpc_tick(cb_rpc_session *s, uint64_t now_ns);
 /* When to tick next, ns; CB_RPC_NEVER: not needed. O(1). */
 CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s);
 
-/* No more input comes. why OK: the peer ended cleanly, late answers may still go out. Any other: the connection is gone, the
- * sink is not called again and tokens become stale. next then yields the failure of every open call once, and CLOSED at last.
- * text: NULL, or a reason to tell them; borrowed until deinit or restart. The first end counts, but a break after a clean end does
- * too. */
+/* No more input comes. why OK: the peer ended cleanly, late answers may still go out. Any other: the
+ * connection is gone, the sink is not called again and tokens become stale. next then yields the failure of
+ * every open call once, and CLOSED at last. text: NULL, or a reason to tell them; borrowed until deinit or
+ * restart. The first end counts, but a break after a clean end does too. */
 CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *text);
 
-/* Ends the session from this side: open calls fail with E_CLOSED, tokens become stale, no send is taken any more. With the glue
- * the bytes already written are flushed first and redialling stops. Allowed anywhere, also inside its own handlers. */
+/* Ends the session from this side: open calls fail with E_CLOSED, tokens become stale, no send is taken any
+ * more. With the glue the bytes already written are flushed first and redialling stops. Allowed anywhere,
+ * also inside its own handlers. */
 CB_RPC_DEF void cb_rpc_close(cb_rpc_session *s);
 
 /* -- calling: the typed stubs of a contract end here -- */
-/* OK: the receiver or future is told exactly once, from a later dispatch. Below 0 nothing was sent and a receiver is not told; a
- * future is DONE with that status. E_CLOSED, E_FULL (calls or output), E_TOO_BIG, E_ENCODE, E_NOMEM, E_ARG (not in this hub's
- * contract). args: borrowed for the call. receiver may be NULL: the result is dropped. */
-CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args, cb_rpc_any_fn receiver, void *user);
-CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row *row, const void *args, void *reply, cb_rpc_future *f);
+/* OK: the receiver or future is told exactly once, from a later dispatch. Below 0 nothing was sent and a
+ * receiver is not told; a future is DONE with that status. E_CLOSED, E_FULL (calls or output), E_TOO_BIG,
+ * E_ENCODE, E_NOMEM, E_ARG (not in this hub's contract). args: borrowed for the call. receiver may be NULL:
+ * the result is dropped. */
+CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
+                                          cb_rpc_any_fn receiver, void *user);
+CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
+                                            void *reply, cb_rpc_future *f);
 /* One way. OK means written to the sink, not delivered. The same statuses. */
 CB_RPC_DEF cb_rpc_status cb_rpc_event_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args);
 
-/* The next call on s has this long; the peer is told. Returns s: chat_join(cb_rpc_with_timeout(&s, ns), &args, ...). ns > 0. */
+/* The next call on s has this long; the peer is told. Returns s: chat_join(cb_rpc_with_timeout(&s, ns),
+ * &args, ...). ns > 0. */
 CB_RPC_DEF cb_rpc_session *cb_rpc_with_timeout(cb_rpc_session *s, uint64_t timeout_ns);
 
 /* The call that the last stub made; {0} when it failed. */
 CB_RPC_DEF cb_rpc_call cb_rpc_last_call(const cb_rpc_session *s);
 
-/* The call's receiver or future is told E_CANCELLED from the following next, and the peer that nobody waits. E_STALE: it was told. */
+/* The call's receiver or future is told E_CANCELLED from the following next, and the peer that nobody waits.
+ * E_STALE: it was told. */
 CB_RPC_DEF cb_rpc_status cb_rpc_call_cancel(cb_rpc_session *s, cb_rpc_call call);
 
-/* At once: when it returns, f is DONE and no pointer to f or its reply is held. Does nothing to a future that does not wait. */
+/* At once: when it returns, f is DONE and no pointer to f or its reply is held. Does nothing to a future that
+ * does not wait. */
 CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f);
 
 /* -- answering -- */
-/* For `return cb_rpc_refuse(from, "the room is full");` in a handler. reason: borrowed until the handler returns; what is over
- * CB_RPC_REASON_MAX bytes is cut; NULL: no words. */
+/* For `return cb_rpc_refuse(from, "the room is full");` in a handler. reason: borrowed until the handler
+ * returns; what is over CB_RPC_REASON_MAX bytes is cut; NULL: no words. */
 CB_RPC_DEF cb_rpc_status cb_rpc_refuse(cb_rpc_session *from, const char *reason);
 
-/* Inside a handler: keep the token, return CB_RPC_LATER, answer any time on the hub's thread. id 0: no memory or no call is being
- * dispatched (then refuse). */
+/* Inside a handler: keep the token, return CB_RPC_LATER, answer any time on the hub's thread. id 0: no memory
+ * or no call is being dispatched (then refuse). */
 CB_RPC_DEF cb_rpc_token cb_rpc_later(cb_rpc_session *from);
 
 /* The same for who drives next himself: of a CALL event, before the following next. */
 CB_RPC_DEF cb_rpc_token cb_rpc_event_token(cb_rpc_session *s, const cb_rpc_event *event);
 
-/* E_STALE: the caller has gone, cancelled, or was answered; nothing was touched. E_ENCODE, E_NOMEM: the token still waits. E_TOO_BIG:
- * the caller was told E_ANSWER_TOO_BIG. E_ARG: another method's answer. */
+/* E_STALE: the caller has gone, cancelled, or was answered; nothing was touched. E_ENCODE, E_NOMEM: the token
+ * still waits. E_TOO_BIG: the caller was told E_ANSWER_TOO_BIG. E_ARG: another method's answer. */
 CB_RPC_DEF cb_rpc_status cb_rpc_token_answer(cb_rpc_token t, const cb_rpc_row *row, const void *reply);
 CB_RPC_DEF cb_rpc_status cb_rpc_token_refuse(cb_rpc_token t, const char *reason);
 CB_RPC_DEF bool cb_rpc_token_is_waiting(cb_rpc_token t);
 
-/* Inside a handler: when the caller stops waiting, ns of the session's clock; CB_RPC_NEVER: it does not say. */
+/* Inside a handler: when the caller stops waiting, ns of the session's clock; CB_RPC_NEVER: it does not
+ * say. */
 CB_RPC_DEF uint64_t cb_rpc_call_deadline(const cb_rpc_session *from);
 
 /* -- memory: two sessions of one process joined, for tests and for local peers -- */
@@ -554,16 +585,18 @@ typedef struct cb_rpc_pair { /* must not move */
 } cb_rpc_pair;
 
 /* a is the client, b the server; both hubs may be one. desc NULL: defaults. All memory is taken here. */
-CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, cb_rpc_hub *hub_b, const cb_rpc_pair_desc *desc);
-/* Delivers what has arrived by now_ns, dispatches everything, until both sides are quiet. Returns the first error of a side (that
- * side is ended with it), or OK. E_BUSY inside a handler. */
+CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a,
+                                                         cb_rpc_hub *hub_b, const cb_rpc_pair_desc *desc);
+/* Delivers what has arrived by now_ns, dispatches everything, until both sides are quiet. Returns the first
+ * error of a side (that side is ended with it), or OK. E_BUSY inside a handler. */
 CB_RPC_DEF cb_rpc_status cb_rpc_pair_run(cb_rpc_pair *pair, uint64_t now_ns);
 /* Breaks the connection: both sides end with E_CUT at the next run; bytes on the way are lost. */
 CB_RPC_DEF void cb_rpc_pair_cut(cb_rpc_pair *pair);
 CB_RPC_DEF void cb_rpc_pair_deinit(cb_rpc_pair *pair);
 
 /* -- info -- */
-CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; static storage; unknown values give "?" */
+CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; static storage; unknown values
+                                                                   give "?" */
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -571,12 +604,13 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; s
 
 /* ============================ contracts by X-macro ============================
  * A list takes two macros and names its rows with them:
- *     #define CHAT(CALL, EVENT)                       \
- *         CALL (1, chat_join, join_args, join_reply)  \
+ *     #define CHAT(CALL, EVENT) \
+ *         CALL (1, chat_join, join_args, join_reply) \
  *         EVENT(2, chat_say,  say_args)
  *     CB_RPC_CONTRACT(chat, CHAT)                      (no semicolon behind it)
- * The first column is the row's number on the wire, 1 to CB_RPC_NUMBER_MAX, below 113 in one byte. Numbers and order may
- * change between releases: the hello maps them by name and layout. EVENT takes RELIABLE (default) or UNRELIABLE at its end.
+ * The first column is the row's number on the wire, 1 to CB_RPC_NUMBER_MAX, below 113 in one byte. Numbers and
+ * order may change between releases: the hello maps them by name and layout. EVENT takes RELIABLE (default) or
+ * UNRELIABLE at its end.
  * For each CALL row it makes
  *     cb_rpc_status NAME(cb_rpc_session *s, const ARGS *args, NAME_receiver receiver, void *user);
  *     cb_rpc_status NAME_future(cb_rpc_session *s, const ARGS *args, REPLY *reply, cb_rpc_future *f);
@@ -584,8 +618,9 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; s
  * for each EVENT row
  *     cb_rpc_status NAME(cb_rpc_session *s, const ARGS *args);
  * and for the contract C
- *     C_handlers (members on_NAME; NULL answers UNKNOWN_METHOD), C_bind(&desc, &handlers, user), C_contract(), C_fingerprint(),
- *     and NAME_number for each row. Their words are those of cb_rpc_call_send, _call_future, _token_answer and _event_send. */
+ *     C_handlers (members on_NAME; NULL answers UNKNOWN_METHOD), C_bind(&desc, &handlers, user), C_contract(),
+ *     C_fingerprint(), and NAME_number for each row.
+ * Their words are those of cb_rpc_call_send, _call_future, _token_answer and _event_send. */
 #ifndef CB_RPC_TYPE_ERROR
 #define CB_RPC_TYPE_ERROR cb_codec_error /* last argument of T_decode: has text members field and reason */
 #endif
@@ -604,107 +639,108 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
 #define CB_RPC_EXPAND(x) x /* some preprocessors pass __VA_ARGS__ on as one argument without it */
 
 /* One type of one row: its functions behind untyped pointers. */
-#define CB_RPC_TYPE_OF(id, T)                                                                          \
-    static inline size_t id##_size(const void *value) { return T##_size((const T *)value); }            \
-    static inline bool id##_encode(const void *value, uint8_t *out, size_t cap, size_t *size)           \
-    {                                                                                                  \
-        return !T##_encode((const T *)value, out, cap, size, NULL);                           \
-    }                                                                                                  \
-    static inline bool id##_decode(void *value, const uint8_t *in, size_t size, char *why, size_t cap)  \
-    {                                                                                                  \
-        CB_RPC_TYPE_ERROR error;                                                                       \
-        if (!T##_decode((T *)value, in, size, &error)) {                                      \
-            return true;                                                                               \
-        }                                                                                              \
-        cb_rpc_join_texts(why, cap, error.field, error.reason);                                        \
-        return false;                                                                                  \
-    }                                                                                                  \
-    static const cb_rpc_type id = { sizeof(T),   (size_t)T##_min_size, (size_t)T##_max_size,     \
-                                          id##_size,   id##_encode,          id##_decode,              \
+#define CB_RPC_TYPE_OF(id, T) \
+    static inline size_t id##_size(const void *value) { return T##_size((const T *)value); } \
+    static inline bool id##_encode(const void *value, uint8_t *out, size_t cap, size_t *size) \
+    { \
+        return !T##_encode((const T *)value, out, cap, size, NULL); \
+    } \
+    static inline bool id##_decode(void *value, const uint8_t *in, size_t size, char *why, size_t cap) \
+    { \
+        CB_RPC_TYPE_ERROR error; \
+        if (!T##_decode((T *)value, in, size, &error)) { \
+            return true; \
+        } \
+        cb_rpc_join_texts(why, cap, error.field, error.reason); \
+        return false; \
+    } \
+    static const cb_rpc_type id = { sizeof(T),   (size_t)T##_min_size, (size_t)T##_max_size, \
+                                          id##_size,   id##_encode,          id##_decode, \
                                           T##_layout_hash, T##_describe };
 
-#define CB_RPC_CALL_OF(num, name, A, R)                                                                             \
-    typedef cb_rpc_status (*name##_handler)(void *user, cb_rpc_session *from, const A *args, R *reply);            \
-    typedef void (*name##_receiver)(void *user, const cb_rpc_result *res, const R *reply);                         \
-    enum { name##_number = (num) };                                                                                \
-    CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A)                                                                       \
-    CB_RPC_TYPE_OF(cb_rpc_reply_of_##name, R)                                                                      \
-    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
-    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
-                                                 const void *args, void *reply)                                    \
-    {                                                                                                              \
-        return (*(const name##_handler *)member)(user, from, (const A *)args, (R *)reply);                         \
-    }                                                                                                              \
-    static inline void cb_rpc_deliver_##name(cb_rpc_any_fn receiver, void *user, const cb_rpc_result *res,          \
-                                            const void *reply)                                                     \
-    {                                                                                                              \
-        ((name##_receiver)receiver)(user, res, (const R *)reply);                                                  \
-    }                                                                                                              \
-    static const cb_rpc_row cb_rpc_row_of_##name = { (num), false, false, #name, &cb_rpc_args_of_##name,     \
-                                                           &cb_rpc_reply_of_##name, cb_rpc_has_##name,             \
-                                                           cb_rpc_run_##name, cb_rpc_deliver_##name };             \
-    static inline cb_rpc_status name(cb_rpc_session *s, const A *args, name##_receiver receiver, void *user)        \
-    {                                                                                                              \
-        return cb_rpc_call_send(s, &cb_rpc_row_of_##name, args, (cb_rpc_any_fn)receiver, user);                    \
-    }                                                                                                              \
-    static inline cb_rpc_status name##_future(cb_rpc_session *s, const A *args, R *reply, cb_rpc_future *f)         \
-    {                                                                                                              \
-        return cb_rpc_call_future(s, &cb_rpc_row_of_##name, args, reply, f);                                       \
-    }                                                                                                              \
-    static inline cb_rpc_status name##_answer(cb_rpc_token t, const R *reply)                                       \
-    {                                                                                                              \
-        return cb_rpc_token_answer(t, &cb_rpc_row_of_##name, reply);                                               \
+#define CB_RPC_CALL_OF(num, name, A, R) \
+    typedef cb_rpc_status (*name##_handler)(void *user, cb_rpc_session *from, const A *args, R *reply); \
+    typedef void (*name##_receiver)(void *user, const cb_rpc_result *res, const R *reply); \
+    enum { name##_number = (num) }; \
+    CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A) \
+    CB_RPC_TYPE_OF(cb_rpc_reply_of_##name, R) \
+    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; } \
+    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from, \
+                                                 const void *args, void *reply) \
+    { \
+        return (*(const name##_handler *)member)(user, from, (const A *)args, (R *)reply); \
+    } \
+    static inline void cb_rpc_deliver_##name(cb_rpc_any_fn receiver, void *user, const cb_rpc_result *res, \
+                                            const void *reply) \
+    { \
+        ((name##_receiver)receiver)(user, res, (const R *)reply); \
+    } \
+    static const cb_rpc_row cb_rpc_row_of_##name = { (num), false, false, #name, &cb_rpc_args_of_##name, \
+                                                           &cb_rpc_reply_of_##name, cb_rpc_has_##name, \
+                                                           cb_rpc_run_##name, cb_rpc_deliver_##name }; \
+    static inline cb_rpc_status name(cb_rpc_session *s, const A *args, name##_receiver receiver, void *user) \
+    { \
+        return cb_rpc_call_send(s, &cb_rpc_row_of_##name, args, (cb_rpc_any_fn)receiver, user); \
+    } \
+    static inline cb_rpc_status name##_future(cb_rpc_session *s, const A *args, R *reply, cb_rpc_future *f) \
+    { \
+        return cb_rpc_call_future(s, &cb_rpc_row_of_##name, args, reply, f); \
+    } \
+    static inline cb_rpc_status name##_answer(cb_rpc_token t, const R *reply) \
+    { \
+        return cb_rpc_token_answer(t, &cb_rpc_row_of_##name, reply); \
     }
 
 #define CB_RPC_DELIVERY_RELIABLE false
 #define CB_RPC_DELIVERY_UNRELIABLE true
 #define CB_RPC_EVENT_OF(...) CB_RPC_EXPAND(CB_RPC_EVENT_OF_(__VA_ARGS__, RELIABLE, ~))
-#define CB_RPC_EVENT_OF_(num, name, A, delivery, ...)                                                              \
-    typedef void (*name##_handler)(void *user, cb_rpc_session *from, const A *args);                               \
-    enum { name##_number = (num) };                                                                                \
-    CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A)                                                                       \
-    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; }    \
-    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from,             \
-                                                 const void *args, void *reply)                                    \
-    {                                                                                                              \
-        (void)reply;                                                                                               \
-        (*(const name##_handler *)member)(user, from, (const A *)args);                                            \
-        return CB_RPC_OK;                                                                                          \
-    }                                                                                                              \
-    static const cb_rpc_row cb_rpc_row_of_##name = { (num), true, CB_RPC_DELIVERY_##delivery, #name,         \
-                                                           &cb_rpc_args_of_##name, NULL, cb_rpc_has_##name,        \
-                                                           cb_rpc_run_##name, NULL };                              \
-    static inline cb_rpc_status name(cb_rpc_session *s, const A *args)                                              \
-    {                                                                                                              \
-        return cb_rpc_event_send(s, &cb_rpc_row_of_##name, args);                                                  \
+#define CB_RPC_EVENT_OF_(num, name, A, delivery, ...) \
+    typedef void (*name##_handler)(void *user, cb_rpc_session *from, const A *args); \
+    enum { name##_number = (num) }; \
+    CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A) \
+    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; } \
+    static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from, \
+                                                 const void *args, void *reply) \
+    { \
+        (void)reply; \
+        (*(const name##_handler *)member)(user, from, (const A *)args); \
+        return CB_RPC_OK; \
+    } \
+    static const cb_rpc_row cb_rpc_row_of_##name = { (num), true, CB_RPC_DELIVERY_##delivery, #name, \
+                                                           &cb_rpc_args_of_##name, NULL, cb_rpc_has_##name, \
+                                                           cb_rpc_run_##name, NULL }; \
+    static inline cb_rpc_status name(cb_rpc_session *s, const A *args) \
+    { \
+        return cb_rpc_event_send(s, &cb_rpc_row_of_##name, args); \
     }
 
 #define CB_RPC_CALL_MEMBER(num, name, A, R) name##_handler on_##name;
 #define CB_RPC_EVENT_MEMBER(...) CB_RPC_EXPAND(CB_RPC_EVENT_MEMBER_(__VA_ARGS__, ~))
 #define CB_RPC_EVENT_MEMBER_(num, name, ...) name##_handler on_##name;
 
-#define CB_RPC_CALL_SLOT(num, name, A, R) { &cb_rpc_row_of_##name, offsetof(cb_rpc_these_handlers, on_##name) },
+#define CB_RPC_CALL_SLOT(num, name, A, R) {&cb_rpc_row_of_##name, offsetof(cb_rpc_these_handlers, on_##name)},
 #define CB_RPC_EVENT_SLOT(...) CB_RPC_EXPAND(CB_RPC_EVENT_SLOT_(__VA_ARGS__, ~))
-#define CB_RPC_EVENT_SLOT_(num, name, ...) { &cb_rpc_row_of_##name, offsetof(cb_rpc_these_handlers, on_##name) },
+#define CB_RPC_EVENT_SLOT_(num, name, ...) \
+    {&cb_rpc_row_of_##name, offsetof(cb_rpc_these_handlers, on_##name)},
 
-#define CB_RPC_CONTRACT(C, LIST)                                                                                   \
-    LIST(CB_RPC_CALL_OF, CB_RPC_EVENT_OF)                                                                          \
-    typedef struct C##_handlers {                                                                                  \
-        LIST(CB_RPC_CALL_MEMBER, CB_RPC_EVENT_MEMBER)                                                              \
-    } C##_handlers;                                                                                                \
-    static inline const cb_rpc_contract *C##_contract(void)                                                         \
-    {                                                                                                              \
-        typedef C##_handlers cb_rpc_these_handlers;                                                                \
-        static const cb_rpc_slot slots[] = { LIST(CB_RPC_CALL_SLOT, CB_RPC_EVENT_SLOT) };                          \
-        static const cb_rpc_contract contract = { #C, slots, sizeof slots / sizeof slots[0] };                     \
-        return &contract;                                                                                          \
-    }                                                                                                              \
-    static inline void C##_bind(cb_rpc_hub_desc *desc, const C##_handlers *handlers, void *user)                    \
-    {                                                                                                              \
-        desc->contract = C##_contract();                                                                           \
-        desc->handlers = handlers;                                                                                 \
-        desc->user = user;                                                                                         \
-    }                                                                                                              \
+#define CB_RPC_CONTRACT(C, LIST) \
+    LIST(CB_RPC_CALL_OF, CB_RPC_EVENT_OF) \
+    typedef struct C##_handlers { \
+        LIST(CB_RPC_CALL_MEMBER, CB_RPC_EVENT_MEMBER) \
+    } C##_handlers; \
+    static inline const cb_rpc_contract *C##_contract(void) \
+    { \
+        typedef C##_handlers cb_rpc_these_handlers; \
+        static const cb_rpc_slot slots[] = { LIST(CB_RPC_CALL_SLOT, CB_RPC_EVENT_SLOT) }; \
+        static const cb_rpc_contract contract = { #C, slots, sizeof slots / sizeof slots[0] }; \
+        return &contract; \
+    } \
+    static inline void C##_bind(cb_rpc_hub_desc *desc, const C##_handlers *handlers, void *user) \
+    { \
+        desc->contract = C##_contract(); \
+        desc->handlers = handlers; \
+        desc->user = user; \
+    } \
     static inline uint64_t C##_fingerprint(void) { return cb_rpc_contract_fingerprint(C##_contract()); }
 
 #endif /* CB_RPC_H */
@@ -718,25 +754,31 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Makes the hub and serves desc->url until cb_rpc_unserve or the loop's end. Each peer gets a session from a pool of the hub.
- * desc is copied. E_ARG; E_CONNECT: the address cannot be had, cb_rpc_serve_reason says why; E_NOMEM. On failure the hub is as
- * after a failed cb_rpc_hub_init, but its reason may still be read. hub and loop outlive the sessions. */
-CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_serve(cb_rpc_hub *hub, cb_loop *loop, const cb_rpc_hub_desc *desc);
-/* Why cb_rpc_serve failed: "bind tcp://127.0.0.1:4000: address in use". Lives until the loop's next failure. */
+/* Makes the hub and serves desc->url until cb_rpc_unserve or the loop's end. Each peer gets a session from a
+ * pool of the hub. desc is copied. E_ARG; E_CONNECT: the address cannot be had, cb_rpc_serve_reason says why;
+ * E_NOMEM. On failure the hub is as after a failed cb_rpc_hub_init, but its reason may still be read. hub and
+ * loop outlive the sessions. */
+CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_serve(cb_rpc_hub *hub, cb_loop *loop,
+                                                     const cb_rpc_hub_desc *desc);
+/* Why cb_rpc_serve failed: "bind tcp://127.0.0.1:4000: address in use". Lives until the loop's next
+ * failure. */
 CB_RPC_DEF const char *cb_rpc_serve_reason(const cb_loop *loop);
 /* The address in use, so that port 0 can be asked for. E_STATE: not serving. */
 CB_RPC_DEF cb_rpc_status cb_rpc_serve_address(const cb_rpc_hub *hub, cb_loop_address *address);
-/* Stops accepting and closes every session of the hub; the hub can be deinitialised once they have gone (loop passes). */
+/* Stops accepting and closes every session of the hub; the hub can be deinitialised once they have gone (loop
+ * passes). */
 CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub);
 
-/* Dials url and keeps dialling, with growing pauses, until cb_rpc_close(s) or the loop's end. hub: initialised, its contract bound;
- * it may also serve. s: yours, kept until on_closed (desc of the hub: on_down with E_CLOSED is the last notice after a close).
- * Calls may be made at once; while no connection is there and none is being made they fail with E_CLOSED and the last reason.
- * E_ARG: the url; E_NOMEM. url: copied. */
-CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_session *s, const char *url);
+/* Dials url and keeps dialling, with growing pauses, until cb_rpc_close(s) or the loop's end. hub:
+ * initialised, its contract bound; it may also serve. s: yours, kept until on_closed (desc of the hub:
+ * on_down with E_CLOSED is the last notice after a close). Calls may be made at once; while no connection is
+ * there and none is being made they fail with E_CLOSED and the last reason. E_ARG: the url; E_NOMEM. url:
+ * copied. */
+CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_session *s,
+                                                       const char *url);
 
-/* Steps the loop until f is DONE and returns its status. After timeout_ns f is cancelled and E_TIMEOUT returned. E_BUSY inside any
- * callback of the loop (f is not touched): take a token there and go on later. */
+/* Steps the loop until f is DONE and returns its status. After timeout_ns f is cancelled and E_TIMEOUT
+ * returned. E_BUSY inside any callback of the loop (f is not touched): take a token there and go on later. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t timeout_ns);
 #ifdef __cplusplus
 } /* extern "C" */
@@ -765,7 +807,7 @@ extern "C" {
 #define CBI_RPC_SKIP ((cb_rpc_status)0x7ffffffe) /* internal: the frame made no event, go on with the next */
 #define CBI_RPC_VARU_MAX 5u           /* bytes of the longest 32-bit varint */
 #define CBI_RPC_HEAD_MAX (3u * CBI_RPC_VARU_MAX) /* kind or number, id, deadline */
-#define CBI_RPC_DIRECT_MAX 4096u      /* values up to this are encoded in place without measuring them first */
+#define CBI_RPC_DIRECT_MAX 4096u /* values up to this are encoded in place without measuring them first */
 #define CBI_RPC_PIECE_MIN 64u
 #define CBI_RPC_REPLY_MIN 32u         /* owed room without which no call is taken: one short refusal */
 
@@ -808,7 +850,11 @@ static uint8_t *cbi_rpc_put_varu(uint8_t *p, uint32_t v)
     return p;
 }
 
-typedef enum cbi_rpc_varu_result { CBI_RPC_VARU_OK, CBI_RPC_VARU_SHORT, CBI_RPC_VARU_BAD } cbi_rpc_varu_result;
+typedef enum cbi_rpc_varu_result {
+    CBI_RPC_VARU_OK,
+    CBI_RPC_VARU_SHORT,
+    CBI_RPC_VARU_BAD
+} cbi_rpc_varu_result;
 
 /* Moves *at behind the number on OK only. BAD: longer than needed, or above 32 bits. */
 static cbi_rpc_varu_result cbi_rpc_get_varu(const uint8_t **at, const uint8_t *end, uint32_t *value)
@@ -927,7 +973,13 @@ static cbi_rpc_text cbi_rpc_text_begin(char *out, size_t cap)
 static size_t cbi_rpc_utf8_size(const uint8_t *p, size_t left)
 {
     uint8_t first = p[0], low = 0x80, high = 0xbf;
-    size_t size = first < 0x80u ? 1u : first < 0xc2u ? 0u : first < 0xe0u ? 2u : first < 0xf0u ? 3u : first < 0xf5u ? 4u : 0u, i;
+    size_t size = first < 0x80u   ? 1u
+                  : first < 0xc2u ? 0u
+                  : first < 0xe0u ? 2u
+                  : first < 0xf0u ? 3u
+                  : first < 0xf5u ? 4u
+                                  : 0u,
+           i;
     if (size > left) {
         return 0;
     }
@@ -943,15 +995,16 @@ static size_t cbi_rpc_utf8_size(const uint8_t *p, size_t left)
     return size;
 }
 
-/* What a peer wrote may end up on a terminal or in a log: control characters and bytes that are no text become '?'. What does not
- * fit is cut in front of a character. */
+/* What a peer wrote may end up on a terminal or in a log: control characters and bytes that are no text
+ * become '?'. What does not fit is cut in front of a character. */
 static void cbi_rpc_text_bytes(cbi_rpc_text *t, const void *data, size_t size)
 {
     const uint8_t *p = (const uint8_t *)data;
     size_t at = 0;
     while (at < size && t->left != 0) {
         size_t n = cbi_rpc_utf8_size(p + at, size - at);
-        bool is_control = n == 0 || p[at] < 0x20u || p[at] == 0x7fu || (n == 2u && p[at] == 0xc2u && p[at + 1u] < 0xa0u);
+        bool is_control =
+            n == 0 || p[at] < 0x20u || p[at] == 0x7fu || (n == 2u && p[at] == 0xc2u && p[at + 1u] < 0xa0u);
         size_t put = is_control ? 1u : n;
         if (put > t->left) {
             break;
@@ -1074,7 +1127,8 @@ static bool cbi_rpc_can_send(const cb_rpc_session *s, bool owed)
 }
 
 /* The length, which only byte streams need, and the head. Returns where the value goes. */
-static uint8_t *cbi_rpc_put_lead(const cb_rpc_session *s, uint8_t *p, const cbi_rpc_head *h, size_t value_size)
+static uint8_t *cbi_rpc_put_lead(const cb_rpc_session *s, uint8_t *p, const cbi_rpc_head *h,
+                                 size_t value_size)
 {
     size_t i;
     if (!s->is_message_based) {
@@ -1092,8 +1146,8 @@ static size_t cbi_rpc_lead_size(const cb_rpc_session *s, const cbi_rpc_head *h, 
     return (s->is_message_based ? 0u : cbi_rpc_varu_size((uint32_t)(h->size + value_size))) + h->size;
 }
 
-/* Hot: most calls and answers leave here. The value is encoded where it will lie if it has its greatest size; only a shorter one
- * whose length takes fewer bytes is moved. */
+/* Hot: most calls and answers leave here. The value is encoded where it will lie if it has its greatest size;
+ * only a shorter one whose length takes fewer bytes is moved. */
 static cb_rpc_status cbi_rpc_put_direct(cb_rpc_session *s, const cb_sink *out, const cbi_rpc_head *h,
                                         const cb_rpc_type *type, const void *value)
 {
@@ -1195,7 +1249,8 @@ static cb_rpc_status cbi_rpc_put_value(cb_rpc_session *s, const cb_sink *out, co
                                        const cb_rpc_type *type, const void *value, bool owed)
 {
     size_t most = type->size_max + h->size + CBI_RPC_VARU_MAX;
-    if (type->size_max <= CBI_RPC_DIRECT_MAX && most <= out->piece_max && out->room(out->user, owed) >= most) {
+    if (type->size_max <= CBI_RPC_DIRECT_MAX && most <= out->piece_max
+        && out->room(out->user, owed) >= most) {
         return cbi_rpc_put_direct(s, out, h, type, value);
     }
     return cbi_rpc_put_exact(s, out, h, type, value, owed);
@@ -1230,7 +1285,8 @@ static bool cbi_rpc_send_hello(cb_rpc_session *s)
     return s->hello_sent;
 }
 
-/* An answer or refusal that finds no room up to the hard bound means a peer that does not read: that ends the session. */
+/* An answer or refusal that finds no room up to the hard bound means a peer that does not read: that ends the
+ * session. */
 static cb_rpc_status cbi_rpc_send_refusal(cb_rpc_session *s, uint32_t id, cb_rpc_status why, const char *text)
 {
     char body[1u + CB_RPC_REASON_MAX + 1u]; /* the code, the text, a NUL that stays here */
@@ -1249,8 +1305,10 @@ static cb_rpc_status cbi_rpc_send_refusal(cb_rpc_session *s, uint32_t id, cb_rpc
     return CB_RPC_OK;
 }
 
-/* OK: the call was answered or refused. Below 0: it still waits (E_ENCODE, E_NOMEM), or the session has failed. */
-static cb_rpc_status cbi_rpc_send_answer(cb_rpc_session *s, uint32_t id, const cb_rpc_type *type, const void *reply)
+/* OK: the call was answered or refused. Below 0: it still waits (E_ENCODE, E_NOMEM), or the session has
+ * failed. */
+static cb_rpc_status cbi_rpc_send_answer(cb_rpc_session *s, uint32_t id, const cb_rpc_type *type,
+                                         const void *reply)
 {
     cb_rpc_status st;
     cbi_rpc_head h;
@@ -1309,8 +1367,8 @@ struct cbi_rpc_open { /* a call of ours; its index is its id on the wire */
  *            |  cancel          next tells it
  *            +----------> CANCELLED ---------> TOLD -> (answer) FREE
  *            +-- deadline, future cancelled -> TOLD
- * Every call is answered exactly once on the wire, also a cancelled one: until then its id is not used again, so no late answer
- * can reach a younger call. */
+ * Every call is answered exactly once on the wire, also a cancelled one: until then its id is not used again,
+ * so no late answer can reach a younger call. */
 enum { CBI_RPC_FREE, CBI_RPC_WAITING, CBI_RPC_CANCELLED, CBI_RPC_TOLD };
 
 struct cbi_rpc_waiting { /* a call of a peer that is answered later; the tokens' target */
@@ -1323,7 +1381,8 @@ struct cbi_rpc_waiting { /* a call of a peer that is answered later; the tokens'
     uint32_t heap_at;
 };
 
-#define CBI_RPC_IS_WAITING 0x80000000u /* in the heap: the index is one of the hub's pool, not of the session's table */
+#define CBI_RPC_IS_WAITING \
+    0x80000000u /* in the heap: the index is one of the hub's pool, not of the session's table */
 
 static uint64_t *cbi_rpc_heap_deadline(cb_rpc_session *s, uint32_t ref)
 {
@@ -1394,7 +1453,8 @@ static bool cbi_rpc_heap_reserve(cb_rpc_session *s)
     if (s->heap_count < s->heap_cap) {
         return true;
     }
-    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->heap, s->heap_cap * sizeof *s->heap, cap * sizeof *s->heap)) {
+    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->heap, s->heap_cap * sizeof *s->heap,
+                      cap * sizeof *s->heap)) {
         return false;
     }
     s->heap_cap = cap;
@@ -1450,7 +1510,8 @@ static cb_rpc_status cbi_rpc_open_grow(cb_rpc_session *s)
     if (cap <= s->open_cap) {
         return CB_RPC_E_FULL;
     }
-    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->open, s->open_cap * sizeof *s->open, cap * sizeof *s->open)) {
+    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->open, s->open_cap * sizeof *s->open,
+                      cap * sizeof *s->open)) {
         return CB_RPC_E_NOMEM;
     }
     for (i = cap; i-- > s->open_cap;) { /* the lowest ids come first: they are short on the wire */
@@ -1525,7 +1586,8 @@ static bool cbi_rpc_waiting_grow(cb_rpc_hub *hub)
     if (hash == NULL) {
         return false;
     }
-    if (!cbi_rpc_grow(a, (void **)(void *)&hub->waiting, old * sizeof *hub->waiting, cap * sizeof *hub->waiting)) {
+    if (!cbi_rpc_grow(a, (void **)(void *)&hub->waiting, old * sizeof *hub->waiting,
+                      cap * sizeof *hub->waiting)) {
         cbi_rpc_give(a, hash, cap * sizeof *hash);
         return false;
     }
@@ -1593,7 +1655,8 @@ static cbi_rpc_waiting *cbi_rpc_token_find(cb_rpc_token t)
 }
 
 /* The index of a new waiting call, or NONE without memory. */
-static uint32_t cbi_rpc_waiting_add(cb_rpc_session *s, const cb_rpc_row *row, uint32_t wire_id, uint64_t deadline_ns)
+static uint32_t cbi_rpc_waiting_add(cb_rpc_session *s, const cb_rpc_row *row, uint32_t wire_id,
+                                    uint64_t deadline_ns)
 {
     cb_rpc_hub *hub = s->hub;
     cbi_rpc_waiting *w;
@@ -1720,10 +1783,10 @@ static uint32_t cbi_rpc_entry_of(const cb_rpc_hub *hub, bool is_call, uint32_t n
     return entry;
 }
 
-/* Walks a list of methods: numbers in rising order within bounds, nothing cut off. Returns where it ends, or NULL. With entries
- * it fills them. *number: the last one. */
-static const uint8_t *cbi_rpc_rows_read(const cb_rpc_hub *hub, const uint8_t *at, const uint8_t *end, uint32_t count,
-                                        uint32_t *number, uint32_t *entry)
+/* Walks a list of methods: numbers in rising order within bounds, nothing cut off. Returns where it ends, or
+ * NULL. With entries it fills them. *number: the last one. */
+static const uint8_t *cbi_rpc_rows_read(const cb_rpc_hub *hub, const uint8_t *at, const uint8_t *end,
+                                        uint32_t count, uint32_t *number, uint32_t *entry)
 {
     uint32_t i, coded;
     *number = 0;
@@ -1734,7 +1797,8 @@ static const uint8_t *cbi_rpc_rows_read(const cb_rpc_hub *hub, const uint8_t *at
         }
         *number = coded >> 1;
         if (entry != NULL) {
-            entry[*number] = cbi_rpc_entry_of(hub, (coded & 1u) != 0, cbi_rpc_load_le32(at), cbi_rpc_load_le32(at + 4));
+            entry[*number] =
+                cbi_rpc_entry_of(hub, (coded & 1u) != 0, cbi_rpc_load_le32(at), cbi_rpc_load_le32(at + 4));
         }
         at += 8;
     }
@@ -1752,7 +1816,8 @@ static uint8_t *cbi_rpc_peer_rows(cbi_rpc_peer *p)
 }
 
 /* The table of this list: one seen before, or a new one. NULL: no memory. */
-static cbi_rpc_peer *cbi_rpc_peer_get(cb_rpc_hub *hub, const uint8_t *rows, size_t size, uint32_t count, uint32_t number_max)
+static cbi_rpc_peer *cbi_rpc_peer_get(cb_rpc_hub *hub, const uint8_t *rows, size_t size, uint32_t count,
+                                      uint32_t number_max)
 {
     cbi_rpc_peer *p;
     uint32_t last;
@@ -1792,7 +1857,8 @@ static void cbi_rpc_peer_release(cb_rpc_hub *hub, cbi_rpc_peer *p)
     cbi_rpc_give(&hub->desc.alloc, p, cbi_rpc_peer_size(p->number_max, p->rows_size));
 }
 
-/* -- 9. frames in: each returns OK with an event, SKIP without one, NEED_OUTPUT to be shown again, or the sticky error -- */
+/* -- 9. frames in: each returns OK with an event, SKIP without one, NEED_OUTPUT to be shown again, or the
+ * sticky error -- */
 typedef struct cbi_rpc_in {
     const uint8_t *at, *end;
 } cbi_rpc_in;
@@ -1825,12 +1891,14 @@ static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
     if (s->peer != NULL) {
         return cbi_rpc_bad(s, "a second hello");
     }
-    if ((size_t)(r.end - r.at) < sizeof cbi_rpc_magic || memcmp(r.at, cbi_rpc_magic, 3) != 0 || r.at[3] == 0) {
+    if ((size_t)(r.end - r.at) < sizeof cbi_rpc_magic || memcmp(r.at, cbi_rpc_magic, 3) != 0
+        || r.at[3] == 0) {
         return cbi_rpc_bad(s, "the first frame is no hello of this protocol");
     }
     r.at += sizeof cbi_rpc_magic;
-    if (!cbi_rpc_in_varu(&r, &capabilities) || !cbi_rpc_in_varu(&r, &frame_max) || !cbi_rpc_in_varu(&r, &calls_max)
-        || !cbi_rpc_in_varu(&r, &count) || frame_max < CBI_RPC_PIECE_MIN) {
+    if (!cbi_rpc_in_varu(&r, &capabilities) || !cbi_rpc_in_varu(&r, &frame_max)
+        || !cbi_rpc_in_varu(&r, &calls_max) || !cbi_rpc_in_varu(&r, &count)
+        || frame_max < CBI_RPC_PIECE_MIN) {
         return cbi_rpc_bad(s, "the hello's limits cannot be read");
     }
     rows = r.at;
@@ -1852,7 +1920,8 @@ static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
     return CB_RPC_OK; /* what a later version appends is not for us */
 }
 
-/* The refusal of a method that differs brings our layouts, so that the caller's log can show the difference. */
+/* The refusal of a method that differs brings our layouts, so that the caller's log can show the
+ * difference. */
 static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const cb_rpc_row *row)
 {
     char text[CB_RPC_REASON_MAX + 1u];
@@ -1894,7 +1963,8 @@ static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t
         event->row = method->row;
         event->member = method->member;
         event->wire_id = coded >> 1;
-        event->deadline_ns = (coded & 1u) != 0 ? cbi_rpc_add_saturated(s->now_ns, ms * (uint64_t)1000000u) : CB_RPC_NEVER;
+        event->deadline_ns =
+            (coded & 1u) != 0 ? cbi_rpc_add_saturated(s->now_ns, ms * (uint64_t)1000000u) : CB_RPC_NEVER;
         event->body.data = r.at;
         event->body.size = (size_t)(r.end - r.at);
         return CB_RPC_OK;
@@ -1902,7 +1972,8 @@ static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t
     return st == CB_RPC_OK ? CBI_RPC_SKIP : st;
 }
 
-static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32_t number, cb_rpc_event *event)
+static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32_t number,
+                                         cb_rpc_event *event)
 {
     const cbi_rpc_method *method;
     uint32_t entry;
@@ -1927,7 +1998,8 @@ static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32
 }
 
 /* The words of a result that is about row. */
-static const char *cbi_rpc_reason(cb_rpc_session *s, const cb_rpc_row *row, cb_rpc_status status, const char *text)
+static const char *cbi_rpc_reason(cb_rpc_session *s, const cb_rpc_row *row, cb_rpc_status status,
+                                  const char *text)
 {
     cbi_rpc_text t;
     if (status != CB_RPC_E_UNKNOWN_METHOD) {
@@ -1937,11 +2009,13 @@ static const char *cbi_rpc_reason(cb_rpc_session *s, const cb_rpc_row *row, cb_r
     cbi_rpc_text_add(&t, row->name);
     cbi_rpc_text_add(&t, " (");
     cbi_rpc_text_number(&t, row->number);
-    cbi_rpc_text_add(&t, s->is_server ? "): the client does not have this method" : "): the server does not have this method");
+    cbi_rpc_text_add(&t, s->is_server ? "): the client does not have this method"
+                                      : "): the server does not have this method");
     return s->hub->text;
 }
 
-/* Sets what a RESULT event tells of the open call at index; the body and the reason are the caller's to set. */
+/* Sets what a RESULT event tells of the open call at index; the body and the reason are the caller's to
+ * set. */
 static void cbi_rpc_result_event(cb_rpc_session *s, uint32_t index, cb_rpc_status status, cb_rpc_event *event)
 {
     const cbi_rpc_open *c = &s->open[index];
@@ -1957,8 +2031,8 @@ static void cbi_rpc_result_event(cb_rpc_session *s, uint32_t index, cb_rpc_statu
     event->future = c->future;
 }
 
-/* The open call that an answer or refusal is for. Every call is answered exactly once, so anything else is no late answer but a
- * broken peer. NULL: it is one. */
+/* The open call that an answer or refusal is for. Every call is answered exactly once, so anything else is no
+ * late answer but a broken peer. NULL: it is one. */
 static cbi_rpc_open *cbi_rpc_answered(cb_rpc_session *s, cbi_rpc_in *r, uint32_t *index)
 {
     if (!cbi_rpc_in_varu(r, index) || *index >= s->open_cap || s->open[*index].state == CBI_RPC_FREE
@@ -1990,7 +2064,8 @@ static cb_rpc_status cbi_rpc_read_answer(cb_rpc_session *s, cbi_rpc_in r, cb_rpc
     return CBI_RPC_SKIP;
 }
 
-static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *row, const uint8_t *theirs, size_t size);
+static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *row, const uint8_t *theirs,
+                                         size_t size);
 
 static cb_rpc_status cbi_rpc_read_refusal(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_event *event)
 {
@@ -2087,8 +2162,8 @@ static size_t cbi_rpc_frame_max(const cb_rpc_session *s)
     return s->peer == NULL && most < CBI_RPC_HELLO_FRAME_MAX ? CBI_RPC_HELLO_FRAME_MAX : most;
 }
 
-/* Finds the next whole frame at the cursor. NEED_INPUT: it is not there yet. A length above the limit is judged as soon as it has
- * been read, not when its bytes have come. */
+/* Finds the next whole frame at the cursor. NEED_INPUT: it is not there yet. A length above the limit is
+ * judged as soon as it has been read, not when its bytes have come. */
 static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, const cb_span *in, cbi_rpc_in *frame)
 {
     const uint8_t *at = in->data;
@@ -2174,7 +2249,8 @@ static void cbi_rpc_text_difference(cbi_rpc_text *t, const cbi_rpc_field *ours, 
     cbi_rpc_text_add(t, " there");
 }
 
-static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *row, const uint8_t *theirs, size_t size)
+static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *row, const uint8_t *theirs,
+                                         size_t size)
 {
     char ours[CB_RPC_REASON_MAX + 1u];
     const char *a = ours, *b = (const char *)theirs, *a_end, *b_end = b + size;
@@ -2213,7 +2289,8 @@ static cb_rpc_status cbi_rpc_expire(cb_rpc_session *s, cb_rpc_event *event)
 {
     uint32_t ref = s->heap[0], index = ref & ~CBI_RPC_IS_WAITING;
     if ((ref & CBI_RPC_IS_WAITING) != 0) {
-        cb_rpc_status st = cbi_rpc_send_refusal(s, s->hub->waiting[index].wire_id, CB_RPC_E_PEER_TIMEOUT, NULL);
+        cb_rpc_status st =
+            cbi_rpc_send_refusal(s, s->hub->waiting[index].wire_id, CB_RPC_E_PEER_TIMEOUT, NULL);
         cbi_rpc_cancelled_event(s, index, CB_RPC_E_PEER_TIMEOUT, event);
         cbi_rpc_waiting_drop(s, index);
         (void)st; /* a session that failed over it says so at the following next */
@@ -2332,14 +2409,16 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
     return st;
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns, cb_rpc_event *event)
+CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns,
+                                             cb_rpc_event *event)
 {
     cb_rpc_status st;
     cbi_rpc_in frame;
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && event != NULL);
     CB_RPC_ASSERT(s->is_message_based);
     s->need = 1;
-    if (message.size == 0 || (s->marks & CBI_RPC_MARK_OVER) != 0) { /* else a message must not wait behind other events */
+    if (message.size == 0 || (s->marks & CBI_RPC_MARK_OVER) != 0) { /* else a message must not wait behind
+                                                                       other events */
         st = cbi_rpc_pending(s, now_ns, event);
         return st == CBI_RPC_SKIP ? CB_RPC_NEED_INPUT : st;
     }
@@ -2463,7 +2542,8 @@ static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *
 #ifdef CB_RPC_POISON
     memset(hub->args, 0xdb, e->row->args->memory_size);
 #endif
-    CB_RPC_ASSERT((st == CB_RPC_LATER) == s->took_token); /* a token was taken, or LATER returned, but not both */
+    CB_RPC_ASSERT((st == CB_RPC_LATER) == s->took_token); /* a token was taken, or LATER returned, but not
+                                                             both */
     return s->took_token ? CB_RPC_LATER : st;
 }
 
@@ -2588,7 +2668,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
 }
 
 /* -- 13. public: calling -- */
-/* Whether the hub's contract has this row. Each file that expands a contract has rows of its own, so names decide. */
+/* Whether the hub's contract has this row. Each file that expands a contract has rows of its own, so names
+ * decide. */
 static bool cbi_rpc_is_ours(const cb_rpc_hub *hub, const cb_rpc_row *row)
 {
     unsigned slot = row->number <= CB_RPC_NUMBER_MAX ? hub->row_of_number[row->number] : 0u;
@@ -2596,7 +2677,8 @@ static bool cbi_rpc_is_ours(const cb_rpc_hub *hub, const cb_rpc_row *row)
     return own == row || (own != NULL && strcmp(own->name, row->name) == 0);
 }
 
-/* The call's frame: number, id with a mark for the deadline, the deadline in whole milliseconds, rounded up. */
+/* The call's frame: number, id with a mark for the deadline, the deadline in whole milliseconds, rounded
+ * up. */
 static void cbi_rpc_call_head(cbi_rpc_head *h, const cb_rpc_row *row, uint32_t id, uint64_t timeout_ns)
 {
     uint8_t *p = cbi_rpc_put_varu(h->bytes, CBI_RPC_METHOD + row->number);
@@ -2610,8 +2692,8 @@ static void cbi_rpc_call_head(cbi_rpc_head *h, const cb_rpc_row *row, uint32_t i
     h->size = (size_t)(p - h->bytes);
 }
 
-static cb_rpc_status cbi_rpc_call(cb_rpc_session *s, const cb_rpc_row *row, const void *args, cb_rpc_any_fn receiver,
-                                  void *user, cb_rpc_future *future)
+static cb_rpc_status cbi_rpc_call(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
+                                  cb_rpc_any_fn receiver, void *user, cb_rpc_future *future)
 {
     uint64_t timeout_ns = s->next_timeout_ns != 0 ? s->next_timeout_ns : s->hub->desc.call_timeout_ns;
     cb_rpc_status st;
@@ -2649,13 +2731,15 @@ static cb_rpc_status cbi_rpc_call(cb_rpc_session *s, const cb_rpc_row *row, cons
     return CB_RPC_OK;
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args, cb_rpc_any_fn receiver, void *user)
+CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
+                                          cb_rpc_any_fn receiver, void *user)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && row != NULL && args != NULL);
     return cbi_rpc_call(s, row, args, receiver, user, NULL);
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row *row, const void *args, void *reply, cb_rpc_future *f)
+CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
+                                            void *reply, cb_rpc_future *f)
 {
     cb_rpc_status st;
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && row != NULL && args != NULL && reply != NULL && f != NULL);
@@ -3005,7 +3089,8 @@ static void cbi_rpc_session_begin(cb_rpc_session *s, const cb_sink *out)
     s->need = 0;
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_session_init(cb_rpc_session *s, cb_rpc_hub *hub, const cb_rpc_session_desc *desc)
+CB_RPC_DEF cb_rpc_status cb_rpc_session_init(cb_rpc_session *s, cb_rpc_hub *hub,
+                                             const cb_rpc_session_desc *desc)
 {
     CB_RPC_ASSERT(s != NULL && desc != NULL);
     memset(s, 0, sizeof *s);
@@ -3174,7 +3259,8 @@ static void cbi_rpc_lane_commit(void *user, size_t size, bool more)
     if (more || size == 0) {
         return;
     }
-    if (lane->is_unreliable && pair->desc.lose_percent != 0 && cbi_rpc_random(pair, 100u) < pair->desc.lose_percent) {
+    if (lane->is_unreliable && pair->desc.lose_percent != 0
+        && cbi_rpc_random(pair, 100u) < pair->desc.lose_percent) {
         lane->tail = lane->mark_count != 0 ? cbi_rpc_lane_mark(lane, lane->mark_count - 1u)->end : lane->head;
         return;
     }
@@ -3227,7 +3313,8 @@ static void cbi_rpc_pair_wake(void *user, cb_rpc_session *s)
     pair->is_due[s == &pair->a ? 0 : 1] = true;
 }
 
-static cb_rpc_status cbi_rpc_pair_session(cb_rpc_pair *pair, cb_rpc_session *s, cb_rpc_hub *hub, unsigned side)
+static cb_rpc_status cbi_rpc_pair_session(cb_rpc_pair *pair, cb_rpc_session *s, cb_rpc_hub *hub,
+                                          unsigned side)
 {
     cb_rpc_session_desc d;
     memset(&d, 0, sizeof d);
@@ -3243,7 +3330,8 @@ static cb_rpc_status cbi_rpc_pair_session(cb_rpc_pair *pair, cb_rpc_session *s, 
     return cb_rpc_session_init(s, hub, &d);
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, cb_rpc_hub *hub_b, const cb_rpc_pair_desc *desc)
+CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, cb_rpc_hub *hub_b,
+                                          const cb_rpc_pair_desc *desc)
 {
     cb_rpc_status st = CB_RPC_OK;
     unsigned i;
@@ -3255,7 +3343,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, 
     pair->desc.bytes_max = pair->desc.bytes_max != 0 ? pair->desc.bytes_max : (size_t)256u << 10;
     pair->desc.piece_max = pair->desc.piece_max != 0 ? pair->desc.piece_max : (size_t)16u << 10;
     pair->random = pair->desc.seed;
-    if (pair->desc.lose_percent > 100u || pair->desc.reorder_percent > 100u || !cbi_rpc_alloc_resolve(&pair->desc.alloc)) {
+    if (pair->desc.lose_percent > 100u || pair->desc.reorder_percent > 100u
+        || !cbi_rpc_alloc_resolve(&pair->desc.alloc)) {
         memset(pair, 0, sizeof *pair);
         return CB_RPC_E_ARG;
     }
@@ -3438,9 +3527,9 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status)
 extern "C" {
 #endif
 
-/* A session's connection. The hub owns links and keeps them for reuse; a served session lies inside its link, a dialled one is
- * the user's. DOWN is a dialled link between two connections.
- *     serve:   FREE -> UP -> FREE            connect: FREE -> DOWN <-> UP, and FREE after cb_rpc_close or the loop's end */
+/* A session's connection. The hub owns links and keeps them for reuse; a served session lies inside its link,
+ * a dialled one is the user's. DOWN is a dialled link between two connections. serve:   FREE -> UP -> FREE
+ * connect: FREE -> DOWN <-> UP, and FREE after cb_rpc_close or the loop's end */
 enum { CBI_RPC_LINK_FREE, CBI_RPC_LINK_DOWN, CBI_RPC_LINK_UP };
 
 typedef struct cbi_rpc_link {
@@ -3460,7 +3549,8 @@ typedef struct cbi_rpc_link {
     char reason[CB_RPC_REASON_MAX + 1u];
 } cbi_rpc_link;
 
-typedef struct cbi_rpc_glue { /* hub->glue: made by the first serve or connect, gone with the listener and the last link */
+typedef struct cbi_rpc_glue { /* hub->glue: made by the first serve or connect, gone with the listener and the
+                                 last link */
     cb_loop *loop;
     cb_loop_listener listener;
     cbi_rpc_link *live, *free;
@@ -3509,7 +3599,8 @@ static void cbi_rpc_glue_release(cb_rpc_hub *hub)
 }
 
 static void cbi_rpc_on_timer(void *user, cb_loop_timer *timer, uint64_t now_ns);
-static void cbi_rpc_on_task(void *user, cb_loop_task *task, cb_loop_status status); /* the two are tied to the link's making */
+static void cbi_rpc_on_task(void *user, cb_loop_task *task, cb_loop_status status); /* the two are tied to the
+                                                                                       link's making */
 
 static cbi_rpc_link *cbi_rpc_link_take(cb_rpc_hub *hub)
 {
@@ -3670,7 +3761,9 @@ static void cbi_rpc_link_down(cbi_rpc_link *link, cb_loop_status why, const char
     cb_span none;
     const char *said = cb_rpc_reason(s)[0] != '\0' ? cb_rpc_reason(s) : text;
     cb_rpc_join_texts(link->reason, sizeof link->reason, NULL, said);
-    res.status = s->error != CB_RPC_OK ? s->error : cb_rpc_session_is_closed(s) ? CB_RPC_E_CLOSED : cbi_rpc_of_loop(why);
+    res.status = s->error != CB_RPC_OK         ? s->error
+                 : cb_rpc_session_is_closed(s) ? CB_RPC_E_CLOSED
+                                               : cbi_rpc_of_loop(why);
     res.reason = link->reason;
     res.call.id = 0;
     cb_rpc_end(s, res.status, link->reason);
@@ -3729,7 +3822,8 @@ static void cbi_rpc_on_stream_closed(void *user, cb_loop_stream *stream, cb_loop
 
 static void cbi_rpc_stream_desc(cb_loop_stream_desc *d, cbi_rpc_link *link, const cb_rpc_hub *hub)
 {
-    size_t frame = hub->desc.frame_bytes_max > CBI_RPC_HELLO_FRAME_MAX ? hub->desc.frame_bytes_max : CBI_RPC_HELLO_FRAME_MAX;
+    size_t frame = hub->desc.frame_bytes_max > CBI_RPC_HELLO_FRAME_MAX ? hub->desc.frame_bytes_max
+                                                                       : CBI_RPC_HELLO_FRAME_MAX;
     memset(d, 0, sizeof *d);
     d->on_data = cbi_rpc_on_data;
     d->on_open = cbi_rpc_on_open;
@@ -3794,7 +3888,8 @@ static void cbi_rpc_on_task(void *user, cb_loop_task *task, cb_loop_status statu
     }
 }
 
-static cb_loop_stream *cbi_rpc_on_accept(void *user, cb_loop_listener *listener, const cb_loop_address *from, void **stream_user)
+static cb_loop_stream *cbi_rpc_on_accept(void *user, cb_loop_listener *listener, const cb_loop_address *from,
+                                         void **stream_user)
 {
     cb_rpc_hub *hub = (cb_rpc_hub *)user;
     cbi_rpc_link *link;
@@ -4015,10 +4110,11 @@ CB_RPC_DEF cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t t
 #undef CBI_RPC_LANE_SIZE
 #endif
 
-/* Licence: MIT No Attribution, or the Unlicense (public domain), whichever the reader prefers; the texts are in LICENSE.
+/* Licence: MIT No Attribution, or the Unlicense (public domain), whichever the reader prefers; the texts are
+ * in LICENSE.
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
- * documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
- * rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
- * persons to whom the Software is furnished to do so.
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED. */
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+ * associated documentation files (the "Software"), to deal in the Software without restriction, including
+ * without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is furnished to do so. THE SOFTWARE IS
+ * PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED. */
