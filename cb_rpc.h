@@ -53,8 +53,8 @@
  * API        contract CB_RPC_CONTRACT -> NAME NAME_future NAME_answer, C_handlers C_bind C_fingerprint
  *            hub      cb_rpc_hub_init  cb_rpc_hub_deinit
  *            session  cb_rpc_session_init  _deinit  _restart  cb_rpc_end  cb_rpc_close  cb_rpc_reason
- *            driving  cb_rpc_next  cb_rpc_next_message  cb_rpc_need  cb_rpc_dispatch  cb_rpc_drive  cb_rpc_tick
- *                     cb_rpc_deadline
+ *            driving  cb_rpc_next  cb_rpc_next_message  cb_rpc_need  cb_rpc_dispatch  cb_rpc_drive
+ *                     cb_rpc_drive_message  cb_rpc_tick  cb_rpc_deadline
  *            caller   cb_rpc_with_timeout  cb_rpc_last_call  cb_rpc_call_cancel  cb_rpc_future_cancel
  *            handler  cb_rpc_refuse  cb_rpc_later  cb_rpc_token_refuse  cb_rpc_call_deadline
  *            memory   cb_rpc_pair_init  _run  _cut  _deinit  (two sessions joined in one process)
@@ -70,7 +70,7 @@
  *            CB_RPC_TYPE_ERROR  error struct of the types' functions; default: cb_codec_error
  *
  * MEMORY     the hub takes scratch for one decoded argument and one answer at init; a session takes a table
- *            when it first calls or when a call is answered later, doubling up to its limit; nothing once warm.
+ *            when it first calls or a call is answered later, doubling up to its limit; nothing once warm.
  * ERRORS     0 done; > 0 progress; -1.. caller, -20.. resource (both change nothing), -40.. the connection
  *            (kept until the session is initialised again), -60.. how a call failed (they come as results).
  * THREADS    a hub and its sessions belong to one thread.
@@ -608,9 +608,9 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; s
  *         CALL (1, chat_join, join_args, join_reply) \
  *         EVENT(2, chat_say,  say_args)
  *     CB_RPC_CONTRACT(chat, CHAT)                      (no semicolon behind it)
- * The first column is the row's number on the wire, 1 to CB_RPC_NUMBER_MAX, below 113 in one byte. Numbers and
- * order may change between releases: the hello maps them by name and layout. EVENT takes RELIABLE (default) or
- * UNRELIABLE at its end.
+ * The first column is the row's number on the wire, 1 to CB_RPC_NUMBER_MAX, below 113 in one byte. Numbers
+ * and order may change between releases: the hello maps them by name and layout. EVENT takes RELIABLE (default)
+ * or UNRELIABLE at its end.
  * For each CALL row it makes
  *     cb_rpc_status NAME(cb_rpc_session *s, const ARGS *args, NAME_receiver receiver, void *user);
  *     cb_rpc_status NAME_future(cb_rpc_session *s, const ARGS *args, REPLY *reply, cb_rpc_future *f);
@@ -618,8 +618,8 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; s
  * for each EVENT row
  *     cb_rpc_status NAME(cb_rpc_session *s, const ARGS *args);
  * and for the contract C
- *     C_handlers (members on_NAME; NULL answers UNKNOWN_METHOD), C_bind(&desc, &handlers, user), C_contract(),
- *     C_fingerprint(), and NAME_number for each row.
+ *     C_handlers (members on_NAME; NULL answers UNKNOWN_METHOD), C_bind(&desc, &handlers, user),
+ *     C_contract(), C_fingerprint(), and NAME_number for each row.
  * Their words are those of cb_rpc_call_send, _call_future, _token_answer and _event_send. */
 #ifndef CB_RPC_TYPE_ERROR
 #define CB_RPC_TYPE_ERROR cb_codec_error /* last argument of T_decode: has text members field and reason */
@@ -664,7 +664,10 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     enum { name##_number = (num) }; \
     CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A) \
     CB_RPC_TYPE_OF(cb_rpc_reply_of_##name, R) \
-    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; } \
+    static inline bool cb_rpc_has_##name(const void *member) \
+    { \
+        return *(const name##_handler *)member != NULL; \
+    } \
     static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from, \
                                                  const void *args, void *reply) \
     { \
@@ -698,7 +701,10 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     typedef void (*name##_handler)(void *user, cb_rpc_session *from, const A *args); \
     enum { name##_number = (num) }; \
     CB_RPC_TYPE_OF(cb_rpc_args_of_##name, A) \
-    static inline bool cb_rpc_has_##name(const void *member) { return *(const name##_handler *)member != NULL; } \
+    static inline bool cb_rpc_has_##name(const void *member) \
+    { \
+        return *(const name##_handler *)member != NULL; \
+    } \
     static inline cb_rpc_status cb_rpc_run_##name(const void *member, void *user, cb_rpc_session *from, \
                                                  const void *args, void *reply) \
     { \
