@@ -3548,12 +3548,18 @@ typedef struct cbi_rpc_link {
     cb_loop *loop;
     struct cbi_rpc_link *next;  /* of the live or the free ones */
     struct cbi_rpc_link **back; /* what points to this one while it is live */
-    char *url;                  /* to dial; NULL: a peer that we serve */
-    uint64_t redial_ns, timer_at;
+    struct cbi_rpc_dial *dial;  /* NULL: a peer that we serve */
+    uint64_t timer_at;
     uint8_t state;
     bool is_posted, is_driving;
-    char reason[CB_RPC_REASON_MAX + 1u];
 } cbi_rpc_link;
+
+typedef struct cbi_rpc_dial { /* what a session that dials needs beyond its connection */
+    uint64_t redial_ns;
+    size_t size;                /* of this block */
+    char reason[CB_RPC_REASON_MAX + 1u]; /* why the last connection ended */
+    char url[1];                /* up to its NUL */
+} cbi_rpc_dial;
 
 typedef struct cbi_rpc_glue { /* hub->glue: made by the first serve or connect, gone with the listener and the
                                  last link */
@@ -3646,8 +3652,8 @@ static void cbi_rpc_link_give(cbi_rpc_link *link)
         return;
     }
     cb_loop_timer_stop(link->loop, &link->timer);
-    if (link->url != NULL) {
-        cbi_rpc_give(&hub->desc.alloc, link->url, strlen(link->url) + 1u);
+    if (link->dial != NULL) {
+        cbi_rpc_give(&hub->desc.alloc, link->dial, link->dial->size);
     }
     *link->back = link->next;
     if (link->next != NULL) {
@@ -3717,7 +3723,7 @@ static void cbi_rpc_on_open(void *user, cb_loop_stream *stream)
     cbi_rpc_link *link = (cbi_rpc_link *)user;
     cb_rpc_hub *hub = link->hub;
     cb_rpc_session_desc d;
-    if (link->url == NULL) {
+    if (link->dial == NULL) {
         memset(&d, 0, sizeof d);
         d.sink = cb_loop_stream_sink(stream);
         d.is_server = true;
@@ -3728,8 +3734,9 @@ static void cbi_rpc_on_open(void *user, cb_loop_stream *stream)
             return;
         }
         link->session = &link->own;
+    } else {
+        link->dial->redial_ns = hub->desc.redial_ns_min;
     }
-    link->redial_ns = hub->desc.redial_ns_min;
     if (hub->desc.on_up != NULL) {
         hub->desc.on_up(hub->desc.user, link->session);
     }
@@ -3761,18 +3768,20 @@ static cb_rpc_status cbi_rpc_of_loop(cb_loop_status why)
 /* Every call that still waits is told, then the user that the connection is gone. */
 static void cbi_rpc_link_down(cbi_rpc_link *link, cb_loop_status why, const char *text)
 {
+    char words[CB_RPC_REASON_MAX + 1u];
+    char *reason = link->dial != NULL ? link->dial->reason : words;
     cb_rpc_hub *hub = link->hub;
     cb_rpc_session *s = link->session;
     cb_rpc_result res;
     cb_span none;
-    const char *said = cb_rpc_reason(s)[0] != '\0' ? cb_rpc_reason(s) : text;
-    cb_rpc_join_texts(link->reason, sizeof link->reason, NULL, said);
-    res.status = s->error != CB_RPC_OK         ? s->error
+    cb_rpc_join_texts(words, sizeof words, NULL, cb_rpc_reason(s)[0] != '\0' ? cb_rpc_reason(s) : text);
+    memcpy(reason, words, sizeof words); /* the old reason may have been the new one's source */
+    res.status = s->error != CB_RPC_OK          ? s->error
                  : cb_rpc_session_is_closed(s) ? CB_RPC_E_CLOSED
                                                : cbi_rpc_of_loop(why);
-    res.reason = link->reason;
+    res.reason = reason;
     res.call.id = 0;
-    cb_rpc_end(s, res.status, link->reason);
+    cb_rpc_end(s, res.status, reason);
     none.data = NULL;
     none.size = 0;
     link->is_driving = true;
@@ -3799,9 +3808,9 @@ static void cbi_rpc_link_finish(cbi_rpc_link *link)
 
 static void cbi_rpc_link_redial(cbi_rpc_link *link)
 {
-    uint64_t pause = link->redial_ns;
+    uint64_t pause = link->dial->redial_ns;
     uint64_t most = link->hub->desc.redial_ns_max;
-    link->redial_ns = pause > most / 2u ? most : 2u * pause;
+    link->dial->redial_ns = pause > most / 2u ? most : 2u * pause;
     link->state = CBI_RPC_LINK_DOWN;
     if (cb_loop_timer_start(link->loop, &link->timer, pause) != CB_LOOP_OK) { /* the loop has ended */
         cbi_rpc_link_finish(link);
@@ -3816,7 +3825,7 @@ static void cbi_rpc_on_stream_closed(void *user, cb_loop_stream *stream, cb_loop
     if (link->session != NULL) {
         cbi_rpc_link_down(link, why, cb_loop_stream_reason(stream));
     }
-    if (link->url == NULL) {
+    if (link->dial == NULL) {
         (void)cb_rpc_session_deinit(link->session);
         cbi_rpc_link_give(link);
     } else if (cb_rpc_session_is_closed(link->session) || why == CB_LOOP_E_CLOSED) {
@@ -3847,7 +3856,7 @@ static cb_loop_status cbi_rpc_link_dial(cbi_rpc_link *link)
     cb_loop_status st;
     cb_sink sink;
     memset(&d, 0, sizeof d);
-    d.url = link->url;
+    d.url = link->dial->url;
     cbi_rpc_stream_desc(&d.stream, link, link->hub);
     st = cb_loop_connect(link->loop, &link->stream, &d);
     if (st != CB_LOOP_OK) {
@@ -3996,14 +4005,18 @@ CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub)
     }
 }
 
-static char *cbi_rpc_copy_text(const cb_alloc *a, const char *text)
+static cbi_rpc_dial *cbi_rpc_dial_make(const cb_rpc_hub *hub, const char *url)
 {
-    size_t size = strlen(text) + 1u;
-    char *copy = (char *)cbi_rpc_take(a, size);
-    if (copy != NULL) {
-        memcpy(copy, text, size);
+    size_t length = strlen(url), size = sizeof(cbi_rpc_dial) + length;
+    cbi_rpc_dial *dial = (cbi_rpc_dial *)cbi_rpc_take(&hub->desc.alloc, size);
+    if (dial == NULL) {
+        return NULL;
     }
-    return copy;
+    memset(dial, 0, sizeof *dial);
+    dial->size = size;
+    dial->redial_ns = hub->desc.redial_ns_min;
+    memcpy(dial->url, url, length + 1u);
+    return dial;
 }
 
 /* Discards what a failed connect had begun. */
@@ -4033,9 +4046,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_s
         return CB_RPC_E_NOMEM;
     }
     link->session = s;
-    link->redial_ns = hub->desc.redial_ns_min;
-    link->url = cbi_rpc_copy_text(&hub->desc.alloc, url);
-    if (link->url == NULL) {
+    link->dial = cbi_rpc_dial_make(hub, url);
+    if (link->dial == NULL) {
         return cbi_rpc_connect_undo(link, CB_RPC_E_NOMEM);
     }
     memset(&d, 0, sizeof d);
