@@ -369,24 +369,21 @@ static bool bools_put_sse2(const bools *v, uint8_t *out, size_t cap, size_t *siz
 static bool bools_get_sse2(bools *v, const uint8_t *in, size_t size)
 {
     const __m128i bits = _mm_set1_epi64x((long long)0x8040201008040201u), one = _mm_set1_epi8(1);
-    size_t i, k, n;
+    size_t i, n;
     if (!bools_close(v, in, size)) {
         return false;
     }
     n = v->flags_count;
     for (i = 0; i + 64u <= n; i += 64u) {
-        __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)(in + 2u + i / 8u)), a, b, part[4];
+        __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)(in + 2u + i / 8u)), a, b;
+        __m128i *to = (__m128i *)(void *)(v->flags + i);
         x = _mm_unpacklo_epi8(x, x);
         a = _mm_unpacklo_epi16(x, x);
         b = _mm_unpackhi_epi16(x, x);
-        part[0] = _mm_unpacklo_epi32(a, a);
-        part[1] = _mm_unpackhi_epi32(a, a);
-        part[2] = _mm_unpacklo_epi32(b, b);
-        part[3] = _mm_unpackhi_epi32(b, b);
-        for (k = 0; k < 4u; k++) {
-            _mm_storeu_si128((__m128i *)(void *)(v->flags + i + 16u * k),
-                             _mm_min_epu8(_mm_and_si128(part[k], bits), one));
-        }
+        _mm_storeu_si128(to, _mm_min_epu8(_mm_and_si128(_mm_unpacklo_epi32(a, a), bits), one));
+        _mm_storeu_si128(to + 1, _mm_min_epu8(_mm_and_si128(_mm_unpackhi_epi32(a, a), bits), one));
+        _mm_storeu_si128(to + 2, _mm_min_epu8(_mm_and_si128(_mm_unpacklo_epi32(b, b), bits), one));
+        _mm_storeu_si128(to + 3, _mm_min_epu8(_mm_and_si128(_mm_unpackhi_epi32(b, b), bits), one));
     }
     for (; i + 8u <= n; i += 8u) {
         uint64_t x = in[2u + i / 8u] * 0x0101010101010101u & 0x8040201008040201u;
