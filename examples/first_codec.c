@@ -26,9 +26,10 @@ int main(void)
         printf("%s: %s\n", why.field, why.reason);
         return 1;
     }
-    printf("%u bytes: %s, %.2f degrees, %u winds\n", (unsigned)size, there.place, (double)there.celsius, (unsigned)there.wind_count);
+    printf("%u bytes: %s, %.2f degrees, %u winds\n", (unsigned)size, there.place, (double)there.celsius,
+           (unsigned)there.wind_count);
 
-    here.wind_count = 30; /* what the schema does not allow is refused, on either side, with the field and the reason */
+    here.wind_count = 30; /* what the schema does not allow is refused on either side, with field and reason */
     if (measurement_encode(&here, bytes, sizeof bytes, &size, &why) != CB_CODEC_OK) {
         printf("%s: %s\n", why.field, why.reason);
     }

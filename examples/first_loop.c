@@ -11,7 +11,8 @@ enum { GUESTS_MAX = 64 };
 static cb_loop_stream guests[GUESTS_MAX]; /* the loop takes no memory of its own for them */
 static bool is_here[GUESTS_MAX];
 
-static cb_loop_stream *on_accept(void *user, cb_loop_listener *listener, const cb_loop_address *from, void **stream_user)
+static cb_loop_stream *on_accept(void *user, cb_loop_listener *listener, const cb_loop_address *from,
+                                 void **stream_user)
 {
     size_t i;
     (void)user;

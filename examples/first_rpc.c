@@ -1,5 +1,5 @@
-/* A first program with cb_rpc.h: a server that adds, and a client that asks it, in one loop over TCP. Two programs would
- * look the same; examples/chat is such a pair.
+/* A first program with cb_rpc.h: a server that adds, and a client that asks it, in one loop over TCP. Two
+ * programs would look the same; examples/chat is such a pair.
  *     cc -I. examples/first_rpc.c -o first_rpc && ./first_rpc */
 #define CB_CODEC_IMPLEMENTATION
 #define CB_LOOP_IMPLEMENTATION
@@ -68,7 +68,8 @@ int main(void)
 
     memset(&d, 0, sizeof d);
     maths_bind(&d, NULL, NULL); /* a client has no handlers */
-    if (cb_rpc_hub_init(&client, &d) != CB_RPC_OK || cb_rpc_connect(&client, &loop, &session, url) != CB_RPC_OK) {
+    if (cb_rpc_hub_init(&client, &d) != CB_RPC_OK ||
+        cb_rpc_connect(&client, &loop, &session, url) != CB_RPC_OK) {
         return 1;
     }
     ask(&loop, &session, 2, 3);

@@ -1,5 +1,5 @@
-/* chat - rooms in which people talk: the example of cb_codec.h (messages), cb_loop.h (sockets, timers, threads) and cb_rpc.h
- * (calls and events). Build it with
+/* chat - rooms in which people talk: the example of cb_codec.h (messages), cb_loop.h (sockets, timers, threads)
+ * and cb_rpc.h (calls and events). Build it with
  *     cc -O2 -I. examples/chat/chat.c -o build/chat          (-pthread where libc is an old one)
  * and read it in this order:
  *     service.h   what both sides agree on: the messages and the methods
@@ -36,24 +36,34 @@ enum {
 
 static int usage(void)
 {
-    fputs("chat serve ADDR [MEMBERS]    serves; ADDR is 127.0.0.1:4000 or alike, port 0 takes a free one; MEMBERS fit a room\n"
-          "chat join ADDR NAME [ROOM]   talks; /members, /history, /leave; the room is lobby\n"
-          "chat bots ADDR [COUNT]       100 bots that talk for DEMO_SECONDS (10) and check every answer\n"
-          "chat demo                    a server and 100 bots in two processes\n",
+    fputs("chat serve ADDR [MEMBERS]    serves at ADDR, such as 127.0.0.1:4000; MEMBERS (16) fit a room\n"
+          "chat join ADDR NAME [ROOM]   talks in ROOM (lobby); /members, /history and /leave are known\n"
+          "chat bots ADDR [COUNT]       COUNT (100) bots talk for DEMO_SECONDS (10) and check every answer\n"
+          "chat demo                    both, in two processes\n",
           stderr);
     return EXIT_USAGE;
+}
+
+/* serve ADDR [MEMBERS] */
+static int run_serve(const char *url, const char *members)
+{
+    long size = members != NULL ? number_of(members, 1, CHAT_MEMBERS_MAX) : ROOM_SIZE;
+    return size > 0 ? serve_command(url, (uint32_t)size) : complain("%s: 1 to %d members", members, CHAT_MEMBERS_MAX);
+}
+
+/* bots ADDR [COUNT] */
+static int run_bots(const char *url, const char *bots)
+{
+    long count = bots != NULL ? number_of(bots, 1, BOTS_MAX) : BOTS;
+    return count > 0 ? bots_command(url, (uint32_t)count) : complain("%s: 1 to %d bots", bots, BOTS_MAX);
 }
 
 static int run(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
     char url[128];
-    long count, seconds = seconds_to_talk();
-    if (seconds < 1) {
-        return complain("DEMO_SECONDS: want 1 to %d", (int)SECONDS_MAX);
-    }
     if (strcmp(command, "demo") == 0 && argc == 2) {
-        return demo_command(BOTS, ROOM_SIZE, (uint32_t)seconds);
+        return demo_command(BOTS, ROOM_SIZE);
     }
     if (argc < 3) {
         return usage();
@@ -62,15 +72,13 @@ static int run(int argc, char **argv)
         return complain("%s is too long for an address", argv[2]);
     }
     if (strcmp(command, "serve") == 0 && argc <= 4) {
-        count = argc == 4 ? number_of(argv[3], 1, CHAT_MEMBERS_MAX) : ROOM_SIZE;
-        return count < 1 ? complain("%s: 1 to %d members", argv[3], (int)CHAT_MEMBERS_MAX) : serve_command(url, (uint32_t)count);
+        return run_serve(url, argv[3]); /* argv ends with a NULL */
     }
     if (strcmp(command, "join") == 0 && (argc == 4 || argc == 5)) {
         return join_command(url, argv[3], argc == 5 ? argv[4] : "lobby");
     }
     if (strcmp(command, "bots") == 0 && argc <= 4) {
-        count = argc == 4 ? number_of(argv[3], 1, BOTS_MAX) : BOTS;
-        return count < 1 ? complain("%s: 1 to %d bots", argv[3], (int)BOTS_MAX) : bots_command(url, (uint32_t)count, (uint32_t)seconds);
+        return run_bots(url, argv[3]);
     }
     return usage();
 }

@@ -1,5 +1,6 @@
-/* count.h - how the demo knows that nothing is allocated while people talk: these functions stand in front of libc's, so
- * every allocation of the whole process goes through them. Only glibc lets them, and no sanitizer. */
+/* count.h - how the demo knows that nothing is allocated while people talk: these functions stand in front
+ * of libc's, so every allocation of the whole process goes through them. Only glibc lets them, and no
+ * sanitizer. */
 #ifndef CHAT_COUNT_H
 #define CHAT_COUNT_H
 #include <stdint.h>

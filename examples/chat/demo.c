@@ -2,7 +2,8 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
-/* A pipe of which the demo's first process holds the other end: when that process ends, in whatever way, read returns. */
+/* A pipe of which the demo's first process holds the other end: when that process ends, in whatever way,
+ * read returns. */
 typedef struct lifeline {
     cb_loop *loop;
     int fd;
@@ -62,16 +63,20 @@ static int demo_talk(int ready, uint32_t bots, uint32_t seconds)
     if (!read_address(ready, address, sizeof address) || !url_of(address, url, sizeof url)) {
         return EXIT_FAILURE;
     }
-    tell("demo: %u bots in %u rooms talk for %u s and check every answer; listen to some with", (unsigned)bots,
+    tell("demo: %u bots in %u rooms talk for %u s and check every answer", (unsigned)bots,
          (unsigned)((bots + BOTS_PER_ROOM - 1u) / BOTS_PER_ROOM), (unsigned)seconds);
-    tell("      build/chat join %s ada bots-0", address);
+    tell("demo: build/chat join %s ada bots-0 listens to ten of them", address);
     return crowd_command(url, bots, seconds, "demo");
 }
 
-static int demo_command(uint32_t bots, uint32_t room_size, uint32_t seconds)
+static int demo_command(uint32_t bots, uint32_t room_size)
 {
+    uint32_t seconds = seconds_to_talk();
     int ready[2], life[2], status = 0, code;
     pid_t child;
+    if (seconds == 0) {
+        return EXIT_FAILURE;
+    }
     if (pipe(ready) != 0 || pipe(life) != 0) {
         return complain("cannot make a pipe: %s", strerror(errno));
     }

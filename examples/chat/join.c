@@ -1,5 +1,5 @@
-/* join.c - a person at a terminal. The loop has one thread; a second one waits for the terminal and posts what was typed
- * to the loop. Nothing else is shared between the two. */
+/* join.c - a person at a terminal. The loop has one thread; a second one waits for the terminal and posts
+ * what was typed to the loop. Nothing else is shared between the two. */
 #include <pthread.h>
 
 typedef struct guest {
@@ -255,8 +255,9 @@ static int join_command(const char *url, const char *name, const char *where)
 {
     static guest g; /* static: the terminal's thread may look at it until the process ends */
     int code;
-    if (CB_CODEC_SET_TEXT(&g.who, name, name) != CB_CODEC_OK || CB_CODEC_SET_TEXT(&g.who, room, where) != CB_CODEC_OK) {
-        return complain("a name has at most %d bytes of UTF-8, a room %d", (int)CHAT_NAME_MAX, (int)CHAT_ROOM_BYTES);
+    if (CB_CODEC_SET_TEXT(&g.who, name, name) != CB_CODEC_OK ||
+        CB_CODEC_SET_TEXT(&g.who, room, where) != CB_CODEC_OK) {
+        return complain("a name has at most %d bytes of UTF-8, a room %d", CHAT_NAME_MAX, CHAT_ROOM_BYTES);
     }
     if (cb_loop_init(&g.loop, NULL) != CB_LOOP_OK) {
         return complain("%s", cb_loop_reason(&g.loop));

@@ -1,4 +1,5 @@
-/* latency.h - how long calls took, to be asked for percentiles: counts in buckets that are 1/16 of their value wide. */
+/* latency.h - how long calls took, to be asked for percentiles: counts in buckets that are 1/16 of their
+ * value wide. */
 #ifndef CHAT_LATENCY_H
 #define CHAT_LATENCY_H
 #include <stdint.h>
@@ -38,7 +39,8 @@ static void latency_join(latency *l, const latency *other)
     }
 }
 
-/* What `percent` of the calls did not exceed, in milliseconds: the upper end of its bucket, but not above the longest. */
+/* What `percent` of the calls did not exceed, in milliseconds: the upper end of its bucket, but not above
+ * the longest. */
 static double latency_ms(const latency *l, double percent)
 {
     double wanted = (double)l->count * percent / 100.0, seen = 0;

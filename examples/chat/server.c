@@ -1,5 +1,5 @@
-/* server.c - the service: rooms, who is in them, what was said. One loop, one thread, no locks; all memory is taken at the
- * start. What a person may do wrong is refused in words; nobody can make another one wait. */
+/* server.c - the service: rooms, who is in them, what was said. One loop, one thread, no locks; all memory
+ * is taken at the start. What a person may do wrong is refused in words; nobody can make another one wait. */
 
 enum {
     PEOPLE_MAX = 1024,  /* connections at once */
@@ -17,7 +17,7 @@ typedef struct member { /* of each connection, from on_up to on_down */
     struct member *next_free;
 } member;
 
-struct room { /* kept when it is empty, so that its history is there for the next one; taken over when there is no other */
+struct room { /* kept when it is empty, with its history; taken over when there is no other left */
     char name[CHAT_ROOM_BYTES + 1]; /* "": never used */
     uint32_t opening;               /* differs when it was taken over */
     uint32_t count;
@@ -100,8 +100,8 @@ static bool room_has(const room *r, const char *name)
     return false;
 }
 
-/* Who does not read what the room says must not fill our memory: the bound of his output is reached, and he has to go.
- * Closing only marks; on_down comes later, so the room's list stays as it is meanwhile. */
+/* Who does not read what the room says must not fill our memory: the bound of his output is reached, and
+ * he has to go. Closing only marks; on_down comes later, so the room's list stays as it is meanwhile. */
 static void send_away_if(cb_rpc_status sent, member *m)
 {
     if (sent != CB_RPC_OK) {
@@ -179,7 +179,8 @@ static cb_rpc_status on_join(void *user, cb_rpc_session *from, const join_args *
     return CB_RPC_OK;
 }
 
-/* Everybody in the room hears the line, the speaker too, and before the answer: one connection keeps its order. */
+/* Everybody in the room hears the line, the speaker too, and before the answer: one connection keeps its
+ * order. */
 static cb_rpc_status on_say(void *user, cb_rpc_session *from, const say_args *a, say_reply *reply)
 {
     server *s = (server *)user;
@@ -241,7 +242,8 @@ static cb_rpc_status on_history(void *user, cb_rpc_session *from, const history_
     return CB_RPC_LATER;
 }
 
-/* The archive has it. Should the one who asked have gone meanwhile, answering says E_STALE and does nothing. */
+/* The archive has it. Should the one who asked have gone meanwhile, answering says E_STALE and does
+ * nothing. */
 static void on_archive(void *user, cb_loop_timer *timer, uint64_t now_ns)
 {
     question *q = (question *)user;
@@ -326,7 +328,8 @@ static void server_link(server *s)
 static cb_rpc_status server_listen(server *s, const char *url)
 {
     /* in the order of the contract; the events are the clients' to handle */
-    static const chat_handlers handlers = { on_join, on_say, on_members, on_history, on_leave, on_health, NULL, NULL };
+    static const chat_handlers handlers = { on_join,  on_say,    on_members, on_history,
+                                            on_leave, on_health, NULL,       NULL };
     cb_rpc_hub_desc d;
     memset(&d, 0, sizeof d);
     chat_bind(&d, &handlers, s);

@@ -1,4 +1,5 @@
-/* service.h - what the chat service and its clients agree on: messages, methods, limits. Both sides include this. */
+/* service.h - what the chat service and its clients agree on: messages, methods, limits. Both sides
+ * include this. */
 #ifndef CHAT_SERVICE_H
 #define CHAT_SERVICE_H
 #include "cb_codec.h"

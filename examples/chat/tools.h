@@ -1,4 +1,5 @@
-/* tools.h - what the subcommands share and what has little to do with the library: messages, addresses, signals. */
+/* tools.h - what the subcommands share and what has little to do with the library: messages, addresses,
+ * signals. */
 #ifndef CHAT_TOOLS_H
 #define CHAT_TOOLS_H
 #include "cb_loop.h"
@@ -63,7 +64,8 @@ static long number_of(const char *text, long least, long most)
     return errno == 0 && end != text && *end == '\0' && n >= least && n <= most ? n : least - 1;
 }
 
-/* A descriptor that we were started without would be given to the next socket, and what is printed would go to a peer. */
+/* A descriptor that we were started without would be given to the next socket, and what is printed would
+ * go to a peer. */
 static bool keep_standard_streams(void)
 {
     bool has_stdout = fcntl(STDOUT_FILENO, F_GETFD) != -1;
@@ -86,7 +88,8 @@ static int end_output(int exit_code)
     return exit_code;
 }
 
-/* cb_loop watches no signals yet; a handler of the program's own may call cb_loop_stop, nothing else of the library. */
+/* cb_loop watches no signals yet; a handler of the program's own may call cb_loop_stop, nothing else of
+ * the library. */
 static cb_loop *interrupted; /* what the handler stops */
 
 static void on_interrupt(int number)

@@ -1,6 +1,7 @@
-/* cases.c - starts the chat program in every way that a user may, good and bad, and compares what it prints and its exit
- * code. It waits for printed lines, never for time; every wait has an end; it ends only processes that it started.
- * CHAT and CHAT_OTHER in the environment name the program and the one of another layout (run.sh builds both). */
+/* cases.c - starts the chat program in every way that a user may, good and bad, and compares what it
+ * prints and its exit code. It waits for printed lines, never for time; every wait has an end; it ends
+ * only processes that it started. CHAT and CHAT_OTHER in the environment name the program and the one of
+ * another layout (run.sh builds both). */
 #define _GNU_SOURCE 1
 #include "tests/support/cbt.h"
 #include <arpa/inet.h>
@@ -65,7 +66,7 @@ static child *start(int at, stdout_kind kind, const char *program, const char *c
     child *c = &children[at];
     int in[2], out[2], err[2], i;
     memset(c, 0, sizeof *c);
-    (void)snprintf(words[0], sizeof words[0], "%s", getenv(program) != NULL ? getenv(program) : "CHAT is not set");
+    (void)snprintf(words[0], sizeof words[0], "%s", getenv(program)); /* main has seen that it is there */
     argv[0] = words[0];
     for (i = 0; i < ARGS_MAX && args[i] != NULL; i++) {
         (void)snprintf(words[i + 1], sizeof words[i + 1], "%s", args[i]);
@@ -89,7 +90,8 @@ static child *start(int at, stdout_kind kind, const char *program, const char *c
 }
 
 #define START(at, ...) start((at), STDOUT_PIPE, "CHAT", (const char *const[]){__VA_ARGS__, NULL})
-#define START_AS(at, kind, program, ...) start((at), (kind), (program), (const char *const[]){__VA_ARGS__, NULL})
+#define START_AS(at, kind, program, ...) \
+    start((at), (kind), (program), (const char *const[]){__VA_ARGS__, NULL})
 
 static long now_ms(void)
 {
@@ -198,7 +200,8 @@ static child *start_server(int at, const char *members, char address[64])
     child *c = START(at, "serve", "127.0.0.1:0", members);
     unsigned port = 0;
     address[0] = '\0';
-    if (wait_for(c, &c->out, "ctrl-c ends it\n") && sscanf(c->out.text, "chat: serving 127.0.0.1:%u,", &port) == 1) {
+    if (wait_for(c, &c->out, "ctrl-c ends it\n") &&
+        sscanf(c->out.text, "chat: serving 127.0.0.1:%u,", &port) == 1) {
         (void)snprintf(address, 64, "127.0.0.1:%u", port);
     }
     return c;
@@ -211,7 +214,8 @@ static void stop_server(child *c)
     CBT_STR(c->err.text, "");
 }
 
-/* A port that nothing listens on, but that is ours, so that nobody else can take it meanwhile. Returns its socket. */
+/* A port that nothing listens on, but that is ours, so that nobody else can take it meanwhile. Returns its
+ * socket. */
 static int own_port(bool is_listening, char address[64])
 {
     struct sockaddr_in a;
@@ -270,7 +274,8 @@ static void a_closed_port(void)
     CBT_STR(c->err.text, line_with("chat: connect tcp://@: connection refused", address));
     c = START(0, "bots", address, "1");
     CBT_EQ(finish(c), 1);
-    CBT_CHECK(strstr(c->err.text, line_with("chat: bot-0: connect tcp://@: connection refused", address)) == c->err.text);
+    CBT_CHECK(c->err.text ==
+              strstr(c->err.text, line_with("chat: bot-0: connect tcp://@: connection refused", address)));
     (void)close(fd);
 }
 
@@ -370,9 +375,11 @@ static void a_full_room(void)
 static void another_schema(void)
 {
     char address[64];
-    child *server = start_server(0, NULL, address), *other = START_AS(1, STDOUT_PIPE, "CHAT_OTHER", "join", address, "ada");
+    child *server = start_server(0, NULL, address), *other;
+    other = START_AS(1, STDOUT_PIPE, "CHAT_OTHER", "join", address, "ada");
     CBT_EQ(finish(other), 1);
-    CBT_STR(other->err.text, "chat: chat_join: another layout there (field 'room' is text 64 here, text 32 there)\n");
+    CBT_STR(other->err.text,
+            "chat: chat_join: another layout there (field 'room' is text 64 here, text 32 there)\n");
     stop_server(server);
 }
 
@@ -390,7 +397,8 @@ static void a_server_killed_in_mid_call(void)
     CBT_EQ(finish(ada), 1);
     /* whether the end is seen as a reset, while reading or writing, is the system's affair */
     CBT_CHECK(strncmp(ada->err.text, "chat: history: ", 15) == 0);
-    CBT_CHECK(strstr(ada->err.text, "connection reset by peer\n") != NULL || strstr(ada->err.text, "the connection ") != NULL ||
+    CBT_CHECK(strstr(ada->err.text, "connection reset by peer\n") != NULL ||
+              strstr(ada->err.text, "the connection ") != NULL ||
               strstr(ada->err.text, "broken pipe\n") != NULL);
     CBT_CHECK(strstr(ada->out.text, "chat: left") == NULL);
 }
@@ -480,7 +488,8 @@ static void demo(void)
     c = START(0, "demo");
     CBT_EQ(finish(c), 0);
     CBT_CHECK(strncmp(last_line(c), "demo: ok, ", 10) == 0);
-    CBT_CHECK(strstr(c->out.text, " 0.000  times a call") != NULL || strstr(c->out.text, " -  times a call") != NULL);
+    CBT_CHECK(strstr(c->out.text, " 0.000  times a call") != NULL ||
+              strstr(c->out.text, " -  times a call") != NULL);
     CBT_STR(c->err.text, "");
     CBT_REQUIRE(setenv("DEMO_SECONDS", "soon", 1) == 0);
     c = START(0, "demo");
@@ -496,15 +505,19 @@ static void demo(void)
         end_children(); \
     }
 #define CASES(X) \
-    X(an_address_that_is_none) X(a_closed_port) X(a_busy_port) X(talk) X(words_that_do_not_fit) X(names_that_are_refused) \
-    X(a_full_room) X(another_schema) X(a_server_killed_in_mid_call) X(a_server_that_ends) X(interrupted) \
-    X(interrupted_demo) X(closed_stdout) X(full_disk) X(wrong_usage) X(demo)
+    X(an_address_that_is_none) X(a_closed_port) X(a_busy_port) X(talk) X(words_that_do_not_fit) \
+    X(names_that_are_refused) X(a_full_room) X(another_schema) X(a_server_killed_in_mid_call) \
+    X(a_server_that_ends) X(interrupted) X(interrupted_demo) X(closed_stdout) X(full_disk) X(wrong_usage) X(demo)
 CASES(CASE)
 
 int main(int argc, char **argv)
 {
 #define ROW(fn) {#fn, fn##_case},
     static const cbt_case cases[] = {CASES(ROW)};
+    if (getenv("CHAT") == NULL || getenv("CHAT_OTHER") == NULL) {
+        printf("CHAT or CHAT_OTHER is not set; run.sh sets them\n");
+        return 1;
+    }
     (void)signal(SIGPIPE, SIG_IGN);
     (void)unsetenv("DEMO_SECONDS");
     return cbt_main(argc, argv, cases, sizeof cases / sizeof cases[0]);

@@ -1,6 +1,7 @@
-/* program.h - what the programs of this folder share. Each has the text of a program as its readers see it, byte for byte,
- * between lines that say `program: begin` and `program: end` (check.sh compares them with the .txt beside it), and
- * around it what the text leaves out: the reader's own functions, other ports, an end. */
+/* program.h - what the programs of this folder share. Each has the text of a program as its readers see
+ * it, byte for byte, between lines that say `program: begin` and `program: end` (check.sh compares them
+ * with the .txt beside it), and around it what the text leaves out: the reader's own functions, other
+ * ports, an end. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 #include <stdio.h>

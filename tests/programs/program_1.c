@@ -1,5 +1,5 @@
-/* Program 1: an echo server. The text serves port 4000 for ever; here it is given a free port, a client that wants a large
- * message back, and an end. */
+/* Program 1: an echo server. The text serves port 4000 for ever; here it is given a free port, a client
+ * that wants a large message back, and an end. */
 #define CB_LOOP_IMPLEMENTATION
 #include "cb_loop.h"
 #include "program.h"
@@ -31,7 +31,8 @@ static void on_late(void *user, cb_loop_timer *timer, uint64_t now_ns)
 }
 
 /* In place of cb_loop_listen: another port. */
-static cb_loop_status program_listen(cb_loop *loop, cb_loop_listener *listener, const cb_loop_listener_desc *desc)
+static cb_loop_status program_listen(cb_loop *loop, cb_loop_listener *listener,
+                                     const cb_loop_listener_desc *desc)
 {
     cb_loop_listener_desc d = *desc;
     PROGRAM_REQUIRE(strcmp(d.url, "tcp://127.0.0.1:4000") == 0);

@@ -32,8 +32,8 @@ if (player_decode(&b, bytes, size, &why) != CB_CODEC_OK) {
     printf("%s: %s\n", why.field, why.reason);  /* "player.items: 40 elements, at most 32" */
 }
 /* program: end */
-    PROGRAM_REQUIRE(player_equal(&a, &b) && b.id == 7 && strcmp(b.name, "ada") == 0 && b.x > 12.37f && b.x < 12.63f);
-    PROGRAM_REQUIRE(b.items_count == 0 && !b.alive);
+    PROGRAM_REQUIRE(player_equal(&a, &b) && b.id == 7 && strcmp(b.name, "ada") == 0);
+    PROGRAM_REQUIRE(b.x > 12.37f && b.x < 12.63f && b.items_count == 0 && !b.alive);
 }
 
 /* The words that the text promises for a list that is too long. */
@@ -46,7 +46,8 @@ static void refusal(void)
     memset(&a, 0, sizeof a);
     a.items_count = 40;
     PROGRAM_REQUIRE(player_encode(&a, bytes, sizeof bytes, &size, &why) != CB_CODEC_OK);
-    PROGRAM_REQUIRE(strcmp(why.field, "player.items") == 0 && strcmp(why.reason, "40 elements, at most 32") == 0);
+    PROGRAM_REQUIRE(strcmp(why.field, "player.items") == 0);
+    PROGRAM_REQUIRE(strcmp(why.reason, "40 elements, at most 32") == 0);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
-/* Program 9: on a microcontroller. The text promises 4 KB of code, no heap and no libc beyond memcpy and its like; check.sh
- * builds this file freestanding (PROGRAM_9_BARE), for size, and measures it. Around it: a message of a small board. */
+/* Program 9: on a microcontroller. The text promises 4 KB of code, no heap and no libc beyond memcpy and
+ * its like; check.sh builds this file freestanding (PROGRAM_9_BARE), for size, and measures it. Around it:
+ * a message of a small board. */
 /* program: begin */
 #define CB_CODEC_IMPLEMENTATION
 #define CB_CODEC_NO_STDLIB
