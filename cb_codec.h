@@ -280,6 +280,9 @@ CB_CODEC_DEF cb_codec_status cb_codec_bit_reader_end(const cb_codec_bit_reader *
 CB_CODEC_DEF void cb_codec_flags_pack(uint8_t *bytes, const bool *flags, size_t count);
 CB_CODEC_DEF void cb_codec_flags_unpack(bool *flags, const uint8_t *bytes, size_t count);
 
+/* memcpy that also takes size 0, and is quicker than libc's in the middle, from 64 bytes to a few thousand. */
+CB_CODEC_DEF void cb_codec_copy(uint8_t *to, const uint8_t *from, size_t size);
+
 /* UTF-8 as RFC 3629 has it: no over-long forms, no surrogates, nothing above U+10FFFF; and no zero byte. */
 CB_CODEC_DEF bool cb_codec_text_valid(const uint8_t *data, size_t size);
 /* Length of a NUL-terminated text, or SIZE_MAX: no NUL within its first max + 1 bytes, or not valid. */
@@ -722,18 +725,25 @@ CB_CODEC_HOT uint64_t cbi_codec_load(const uint8_t *wire, size_t width)
 #endif
 }
 
-/* A size that the compiler knows is hidden from it: gcc makes `rep movs` of a long constant memcpy, which takes
- * several times as long as libc's. Short ones stay known, for they become a few moves. */
+/* Text and bytes, mostly short. */
 CB_CODEC_HOT void cbi_codec_copy(uint8_t *to, const uint8_t *from, size_t size)
 {
-#if defined(__GNUC__) || defined(__clang__)
-    if (__builtin_constant_p(size) && size > 64) {
-        __asm__("" : "+r"(size));
-    }
-#endif
     if (size != 0) { /* the pointers may be NULL then */
         memcpy(to, from, size);
     }
+}
+
+/* Lists and whole structs. A short copy of known size becomes a few moves; a long one must not be known, for gcc makes
+ * `rep movs` of it, which takes several times as long. */
+CB_CODEC_HOT void cbi_codec_copy_items(uint8_t *to, const uint8_t *from, size_t size)
+{
+#if defined(__GNUC__) || defined(__clang__)
+    if (__builtin_constant_p(size) && size <= 64) {
+        cbi_codec_copy(to, from, size);
+        return;
+    }
+#endif
+    cb_codec_copy(to, from, size);
 }
 
 CB_CODEC_HOT uint64_t cbi_codec_zigzag(uint64_t x) { return (x << 1) ^ (0u - (x >> 63)); }
@@ -1043,7 +1053,7 @@ CB_CODEC_STEP bool cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f,
         cb_codec_flags_pack(o->at, (const bool *)memory, count);
         o->at += size;
     } else if (f->element <= CB_CODEC_KIND_F64 && (CB_CODEC_LITTLE || f->width == 1)) {
-        cbi_codec_copy(o->at, memory, size);
+        cbi_codec_copy_items(o->at, memory, size);
         o->at += size;
     } else {
         for (i = 0; i < count; i++) {
@@ -1225,7 +1235,7 @@ CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f
         return false;
     }
     if (f->element <= CB_CODEC_KIND_F64 && (CB_CODEC_LITTLE || f->width == 1)) {
-        cbi_codec_copy(memory, in->at, count * f->width);
+        cbi_codec_copy_items(memory, in->at, count * f->width);
         in->at += count * f->width;
         return true;
     }
@@ -1373,7 +1383,7 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
             return false; \
         } \
         if (cbi_codec_same_##T) { \
-            cbi_codec_copy(o->at, (const uint8_t *)v, count * sizeof(T)); \
+            cbi_codec_copy_items(o->at, (const uint8_t *)v, count * sizeof(T)); \
             o->at += count * sizeof(T); \
             return true; \
         } \
@@ -1403,7 +1413,7 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
             return false; \
         } \
         if (cbi_codec_same_##T) { \
-            cbi_codec_copy((uint8_t *)v, in->at, count * sizeof(T)); \
+            cbi_codec_copy_items((uint8_t *)v, in->at, count * sizeof(T)); \
             in->at += count * sizeof(T); \
             return true; \
         } \
@@ -1551,7 +1561,25 @@ CB_CODEC_DEF size_t cb_codec_varu_get(const uint8_t *at, size_t size, uint64_t *
     return i == 10u ? SIZE_MAX : 0u;
 }
 
-/* -- 2. pure leaves: text -- */
+/* -- 2. pure leaves: copies and text -- */
+
+/* Hot: blocks of 64 become vector moves on every target that has them; the last block overlaps the one before, so
+ * there is no tail. Shorter and longer ones are libc's. */
+CB_CODEC_DEF void cb_codec_copy(uint8_t *to, const uint8_t *from, size_t size)
+{
+#if !defined(CB_CODEC_SMALL)
+    size_t i;
+    if (size >= 64u && size <= 2048u) {
+        for (i = 0; i < size - 64u; i += 64) {
+            memcpy(to + i, from + i, 64);
+        }
+        memcpy(to + size - 64u, from + size - 64u, 64);
+        return;
+    }
+#endif
+    cbi_codec_copy(to, from, size);
+}
+
 
 /* Bytes of the character that begins at `at`, or 0 where none does (RFC 3629 section 4). The second byte of some
  * leads has a narrower range: that is what keeps over-long forms, surrogates and the end of Unicode out. */
@@ -1677,30 +1705,41 @@ static size_t cbi_codec_flags_unpack_swar_hot(uint8_t *flags, const uint8_t *byt
 #endif
 
 #if defined(CBI_CODEC_SSE2)
-/* Hot: sixteen at once. Compare with zero and take the top bit of each lane, or spread two bytes over sixteen lanes. */
+/* Hot: 64 flags become one word. Comparing with zero and taking the top bit of each lane gives the flags upside down;
+ * four of these are turned over and stored at once, which is what makes it keep up with the loads. */
+static uint64_t cbi_codec_flags_zero_hot(const uint8_t *flags)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)flags);
+    return (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_setzero_si128()));
+}
+
 static size_t cbi_codec_flags_pack_sse2_hot(uint8_t *bytes, const uint8_t *flags, size_t count)
 {
-    const __m128i zero = _mm_setzero_si128();
     size_t i;
-    for (i = 0; i + 16u <= count; i += 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(flags + i));
-        unsigned none = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, zero));
-        cbi_codec_store(bytes + i / 8u, ~none & 0xffffu, 2);
+    for (i = 0; i + 64u <= count; i += 64) {
+        uint64_t low = cbi_codec_flags_zero_hot(flags + i) | cbi_codec_flags_zero_hot(flags + i + 16) << 16;
+        uint64_t high = cbi_codec_flags_zero_hot(flags + i + 32) | cbi_codec_flags_zero_hot(flags + i + 48) << 16;
+        cbi_codec_store(bytes + i / 8u, ~(low | high << 32), 8);
     }
     return i;
 }
 
+/* Hot: eight bytes become 64 flags. Each byte is doubled three times, so that it fills eight lanes; one bit is kept
+ * in each lane, and what is left of it becomes one. */
 static size_t cbi_codec_flags_unpack_sse2_hot(uint8_t *flags, const uint8_t *bytes, size_t count)
 {
     const __m128i lane = _mm_set1_epi64x((long long)0x8040201008040201u);
     const __m128i one = _mm_set1_epi8(1);
     size_t i;
-    for (i = 0; i + 16u <= count; i += 16) {
-        __m128i x = _mm_cvtsi32_si128((int)cbi_codec_load(bytes + i / 8u, 2));
-        x = _mm_unpacklo_epi8(x, x);
-        x = _mm_shuffle_epi32(_mm_shufflelo_epi16(x, 0x50), 0x50);
-        x = _mm_cmpeq_epi8(_mm_and_si128(x, lane), lane);
-        _mm_storeu_si128((__m128i *)(void *)(flags + i), _mm_and_si128(x, one));
+    for (i = 0; i + 64u <= count; i += 64) {
+        __m128i *to = (__m128i *)(void *)(flags + i);
+        __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)(bytes + i / 8u));
+        __m128i two = _mm_unpacklo_epi8(x, x);
+        __m128i low = _mm_unpacklo_epi16(two, two), high = _mm_unpackhi_epi16(two, two);
+        _mm_storeu_si128(to, _mm_min_epu8(_mm_and_si128(_mm_unpacklo_epi32(low, low), lane), one));
+        _mm_storeu_si128(to + 1, _mm_min_epu8(_mm_and_si128(_mm_unpackhi_epi32(low, low), lane), one));
+        _mm_storeu_si128(to + 2, _mm_min_epu8(_mm_and_si128(_mm_unpacklo_epi32(high, high), lane), one));
+        _mm_storeu_si128(to + 3, _mm_min_epu8(_mm_and_si128(_mm_unpackhi_epi32(high, high), lane), one));
     }
     return i;
 }
