@@ -114,8 +114,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define CB_RPC_CHECKED __attribute__((warn_unused_result))
+#define CB_RPC_UNUSED __attribute__((unused))
 #else
 #define CB_RPC_CHECKED
+#define CB_RPC_UNUSED
 #endif
 
 #ifdef __cplusplus
@@ -540,7 +542,8 @@ CB_RPC_DEF cb_rpc_token cb_rpc_later(cb_rpc_session *from);
 CB_RPC_DEF cb_rpc_token cb_rpc_event_token(cb_rpc_session *s, const cb_rpc_event *event);
 
 /* E_STALE: the caller has gone, cancelled, or was answered; nothing was touched. E_ENCODE, E_NOMEM: the token
- * still waits. E_TOO_BIG: the caller was told E_ANSWER_TOO_BIG. E_ARG: another method's answer. */
+ * still waits. E_TOO_BIG: the caller was told E_ANSWER_TOO_BIG. E_ARG: another method's answer. E_CLOSED,
+ * E_SLOW_PEER: the session has failed; the token is stale. */
 CB_RPC_DEF cb_rpc_status cb_rpc_token_answer(cb_rpc_token t, const cb_rpc_row *row, const void *reply);
 CB_RPC_DEF cb_rpc_status cb_rpc_token_refuse(cb_rpc_token t, const char *reason);
 CB_RPC_DEF bool cb_rpc_token_is_waiting(cb_rpc_token t);
@@ -692,6 +695,13 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     static inline cb_rpc_status name##_answer(cb_rpc_token t, const R *reply) \
     { \
         return cb_rpc_token_answer(t, &cb_rpc_row_of_##name, reply); \
+    } \
+    /* or compilers would complain of a stub that is not called */ \
+    CB_RPC_UNUSED static inline void cb_rpc_keep_##name(void) \
+    { \
+        (void)name; \
+        (void)name##_future; \
+        (void)name##_answer; \
     }
 
 #define CB_RPC_DELIVERY_RELIABLE false
@@ -718,6 +728,10 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
     static inline cb_rpc_status name(cb_rpc_session *s, const A *args) \
     { \
         return cb_rpc_event_send(s, &cb_rpc_row_of_##name, args); \
+    } \
+    CB_RPC_UNUSED static inline void cb_rpc_keep_##name(void) \
+    { \
+        (void)name; \
     }
 
 #define CB_RPC_CALL_MEMBER(num, name, A, R) name##_handler on_##name;
@@ -747,7 +761,15 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
         desc->handlers = handlers; \
         desc->user = user; \
     } \
-    static inline uint64_t C##_fingerprint(void) { return cb_rpc_contract_fingerprint(C##_contract()); }
+    static inline uint64_t C##_fingerprint(void) \
+    { \
+        return cb_rpc_contract_fingerprint(C##_contract()); \
+    } \
+    CB_RPC_UNUSED static inline void cb_rpc_keep_contract_##C(void) \
+    { \
+        (void)C##_bind; \
+        (void)C##_fingerprint; \
+    }
 
 #endif /* CB_RPC_H */
 
@@ -2161,11 +2183,11 @@ static cb_rpc_status cbi_rpc_read_frame(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
     }
 }
 
-/* A hello is read whatever its length, up to what the longest one takes. */
-static size_t cbi_rpc_frame_max(const cb_rpc_session *s)
+/* Longest frame that may come. A hello is read whatever its length, up to what the longest one takes. */
+static size_t cbi_rpc_frame_most(const cb_rpc_hub *hub, bool is_hello)
 {
-    size_t most = s->hub->desc.frame_bytes_max;
-    return s->peer == NULL && most < CBI_RPC_HELLO_FRAME_MAX ? CBI_RPC_HELLO_FRAME_MAX : most;
+    size_t most = hub->desc.frame_bytes_max;
+    return is_hello && most < CBI_RPC_HELLO_FRAME_MAX ? CBI_RPC_HELLO_FRAME_MAX : most;
 }
 
 /* Finds the next whole frame at the cursor. NEED_INPUT: it is not there yet. A length above the limit is
@@ -2193,7 +2215,7 @@ static cb_rpc_status cbi_rpc_take_frame(cb_rpc_session *s, const cb_span *in, cb
         return cbi_rpc_bad(s, read == CBI_RPC_VARU_BAD ? "a frame's length is not in its shortest form"
                                                          : "an empty frame");
     }
-    if (size > cbi_rpc_frame_max(s)) {
+    if (size > cbi_rpc_frame_most(s->hub, s->peer == NULL)) {
         return cbi_rpc_fail(s, CB_RPC_E_FRAME_TOO_BIG, "a frame longer than frame_bytes_max");
     }
     whole = (size_t)(at - in->data) + size;
@@ -2429,7 +2451,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message
         return st == CBI_RPC_SKIP ? CB_RPC_NEED_INPUT : st;
     }
     s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
-    if (message.size > cbi_rpc_frame_max(s)) {
+    if (message.size > cbi_rpc_frame_most(s->hub, s->peer == NULL)) {
         return cbi_rpc_fail(s, CB_RPC_E_FRAME_TOO_BIG, "a frame longer than frame_bytes_max");
     }
     frame.at = message.data;
@@ -3837,15 +3859,14 @@ static void cbi_rpc_on_stream_closed(void *user, cb_loop_stream *stream, cb_loop
 
 static void cbi_rpc_stream_desc(cb_loop_stream_desc *d, cbi_rpc_link *link, const cb_rpc_hub *hub)
 {
-    size_t frame = hub->desc.frame_bytes_max > CBI_RPC_HELLO_FRAME_MAX ? hub->desc.frame_bytes_max
-                                                                       : CBI_RPC_HELLO_FRAME_MAX;
+    size_t frame = cbi_rpc_frame_most(hub, true);
     memset(d, 0, sizeof *d);
     d->on_data = cbi_rpc_on_data;
     d->on_open = cbi_rpc_on_open;
     d->on_end = cbi_rpc_on_end;
     d->on_closed = cbi_rpc_on_stream_closed;
     d->user = link;
-    d->input_bytes_max = frame + CBI_RPC_VARU_MAX + 65536u;
+    d->input_bytes_max = frame + 65536u;
     d->output_bytes_soft = hub->desc.output_bytes_soft;
     d->output_bytes_hard = hub->desc.output_bytes_soft + frame + 65536u;
 }
