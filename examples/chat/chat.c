@@ -5,8 +5,9 @@
  *     service.h   what both sides agree on: the messages and the methods
  *     server.c    the service: handlers, late answers, events to many
  *     join.c      a person's client: a second thread posts to the loop
- *     bots.c      many clients that talk and check every answer; latency.h counts
- *     demo.c      both in two processes
+ *     bots.c      clients that talk and check every answer
+ *     crowd.c     many of them in one loop, timed and counted (latency.h)
+ *     demo.c      server and crowd in two processes
  * tools.h and count.h have what is not about the library. */
 #define CB_CODEC_IMPLEMENTATION
 #define CB_LOOP_IMPLEMENTATION
@@ -26,6 +27,8 @@
 #include "join.c"
 
 #include "bots.c"
+
+#include "crowd.c"
 
 #include "demo.c"
 

@@ -1,7 +1,7 @@
-/* cases.c - starts the chat program in every way that a user may, good and bad, and compares what it
- * prints and its exit code. It waits for printed lines, never for time; every wait has an end; it ends
- * only processes that it started. CHAT and CHAT_OTHER in the environment name the program and the one of
- * another layout (run.sh builds both). */
+/* cases.c - starts the chat program in every way that a user may, good and bad, and compares what it prints and
+ * its exit code. It waits for printed lines, never for time; every wait has an end; it ends only processes that
+ * it started. CHAT, CHAT_OTHER and CHAT_LIES in the environment name the program, the one of another layout and
+ * the one whose server lies (run.sh builds them). */
 #define _GNU_SOURCE 1
 #include "tests/support/cbt.h"
 #include <arpa/inet.h>
@@ -498,6 +498,17 @@ static void demo(void)
     (void)unsetenv("DEMO_SECONDS");
 }
 
+static void a_server_that_lies(void)
+{
+    child *c;
+    CBT_REQUIRE(setenv("DEMO_SECONDS", "1", 1) == 0);
+    c = START_AS(0, STDOUT_PIPE, "CHAT_LIES", "demo");
+    CBT_EQ(finish(c), 1);
+    CBT_CHECK(strncmp(last_line(c), "demo: failed, ", 14) == 0);
+    CBT_CHECK(strstr(c->err.text, ": was told another number of its line than the room\n") != NULL);
+    (void)unsetenv("DEMO_SECONDS");
+}
+
 #define CASE(fn) \
     static void fn##_case(void) \
     { \
@@ -507,15 +518,16 @@ static void demo(void)
 #define CASES(X) \
     X(an_address_that_is_none) X(a_closed_port) X(a_busy_port) X(talk) X(words_that_do_not_fit) \
     X(names_that_are_refused) X(a_full_room) X(another_schema) X(a_server_killed_in_mid_call) \
-    X(a_server_that_ends) X(interrupted) X(interrupted_demo) X(closed_stdout) X(full_disk) X(wrong_usage) X(demo)
+    X(a_server_that_ends) X(interrupted) X(interrupted_demo) X(closed_stdout) X(full_disk) X(wrong_usage) X(demo) \
+    X(a_server_that_lies)
 CASES(CASE)
 
 int main(int argc, char **argv)
 {
 #define ROW(fn) {#fn, fn##_case},
     static const cbt_case cases[] = {CASES(ROW)};
-    if (getenv("CHAT") == NULL || getenv("CHAT_OTHER") == NULL) {
-        printf("CHAT or CHAT_OTHER is not set; run.sh sets them\n");
+    if (getenv("CHAT") == NULL || getenv("CHAT_OTHER") == NULL || getenv("CHAT_LIES") == NULL) {
+        printf("CHAT, CHAT_OTHER or CHAT_LIES is not set; run.sh sets them\n");
         return 1;
     }
     (void)signal(SIGPIPE, SIG_IGN);
