@@ -1020,7 +1020,7 @@ static void echo_connect(echo *e)
     d.stream.user = e;
     need(cb_loop_connect(&e->loop, &e->client, &d), "connect");
     while (e->used == before) {
-        (void)cb_loop_step(&e->loop, 1000000000u);
+        (void)cb_loop_step(&e->loop, CB_LOOP_FOREVER);
     }
 }
 
@@ -1038,7 +1038,7 @@ static void echo_ours(void *user, uint64_t ops)
         abort();
     }
     while (e->left != 0) {
-        (void)cb_loop_step(&e->loop, 1000000000u);
+        (void)cb_loop_step(&e->loop, CB_LOOP_FOREVER);
     }
 }
 
