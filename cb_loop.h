@@ -262,9 +262,11 @@ CB_LOOP_DEF void cb_loop_trim(cb_loop *loop);
 
 typedef struct cb_loop_timer cb_loop_timer;
 typedef void (*cb_loop_timer_fn)(void *user, cb_loop_timer *timer, uint64_t now_ns);
-struct cb_loop_timer { /* 48 bytes; embed it. Fields are private */
+struct cb_loop_timer { /* 56 bytes; embed it. Fields are private */
     cbi_loop_link link;
-    uint64_t deadline, interval;
+    uint64_t deadline, span; /* these two lines are all that a restart touches */
+    uint32_t order;
+    uint16_t fresh, flags;
     cb_loop_timer_fn fn;
     void *user;
 };
@@ -275,7 +277,7 @@ CB_LOOP_DEF void cb_loop_timer_init(cb_loop_timer *timer, cb_loop_timer_fn fn, v
 /* Calls fn once, never before delay_ns have passed: the delay counts from the loop's next look at the clock (with a
  * clock of the desc: from cb_loop_now), so a slow callback cannot make it short. Timers run by deadline, equal ones as
  * they were started; what is started in a pass runs in the next one at the earliest. An active timer starts anew. All of this may be
- * called from anywhere, the timer's own callback included. E_ARG without fn, E_CLOSED when the loop is ending. */
+ * called from anywhere, the timer's own callback included. E_CLOSED when the loop is ending. */
 CB_LOOP_DEF cb_loop_status cb_loop_timer_start(cb_loop *loop, cb_loop_timer *timer, uint64_t delay_ns);
 
 /* The same with an absolute time of cb_loop_now's clock; one that has passed counts in its order, in the next pass. */
@@ -599,10 +601,18 @@ extern "C" {
 #define CBI_LOOP_SLOTS 64u
 #define CBI_LOOP_MS 1000000u
 #define CBI_LOOP_SECOND 1000000000u
-#define CBI_LOOP_RELATIVE ((uint64_t)1 << 63) /* in timer.interval: timer.deadline still is a delay */
+#define CBI_LOOP_FRESH 1024u /* timers started between two readings of the clock, before it is read for them */
+#define CBI_LOOP_IS_DUE UINT64_MAX /* in timer.span: in no slot any more */
 
 #define CBI_LOOP_LIKELY(c) __builtin_expect(!!(c), 1)
 #define CBI_LOOP_UNLIKELY(c) __builtin_expect(!!(c), 0)
+
+/* cb_loop_timer.flags */
+enum {
+    CBI_LOOP_RELATIVE = 1,  /* the deadline still is a delay */
+    CBI_LOOP_IN_LIST = 2, /* in a slot, or in `ready` or `due` */
+    CBI_LOOP_PERIODIC = 4   /* span is the interval; else it is the deadline by which the timer was put into its slot */
+};
 
 /* cbi_loop_io.kind */
 enum { CBI_LOOP_WAKER, CBI_LOOP_LISTENER, CBI_LOOP_STREAM };
@@ -661,7 +671,7 @@ typedef struct cbi_loop_backend { /* epoll or poll; what is above never asks whi
     bool (*open)(struct cbi_loop_core *core);                                /* false: errno tells */
     void (*close)(struct cbi_loop_core *core);
     bool (*set)(struct cbi_loop_core *core, cbi_loop_io *io, uint8_t mask);  /* from io->mask to mask; false: errno tells */
-    size_t (*wait)(struct cbi_loop_core *core, uint64_t wait_ns);            /* fills core->ready */
+    size_t (*wait)(struct cbi_loop_core *core, uint64_t wait_ns);            /* fills core->batch */
     bool drains;                                                             /* a wake-up has to be read */
 } cbi_loop_backend;
 
@@ -678,10 +688,13 @@ struct cbi_loop_core {
     uint64_t (*clock)(void *user);
     void *clock_user;
 
-    cbi_loop_link fresh; /* started since the clock was read */
-    cbi_loop_link due;   /* to be called */
-    size_t timers;       /* active ones */
-    uint64_t elapsed;    /* every timer in the wheel is later than this */
+    size_t timers;         /* active ones */
+    cbi_loop_link ready;   /* due in the next timer pass */
+    cbi_loop_link due;     /* being called in this one */
+    bool ready_unsorted;
+    uint32_t order;        /* of starting; equal deadlines run by it */
+    uint32_t fresh_count;
+    uint64_t elapsed;      /* every timer in the wheel was put there for later than this */
     uint64_t used[CBI_LOOP_LEVELS]; /* a bit for each slot that may not be empty */
 
     cb_loop_task *own_first, *own_last; /* posted by the loop's own thread */
@@ -706,10 +719,11 @@ struct cbi_loop_core {
     char reason[CBI_LOOP_TEXT];       /* of the last failed call */
     char close_reason[CBI_LOOP_TEXT]; /* of the stream whose on_closed runs */
     struct iovec iov[CBI_LOOP_IOV];
-    cbi_loop_ready ready[CBI_LOOP_READY];
+    cbi_loop_ready batch[CBI_LOOP_READY];
 #if defined(__linux__)
     struct epoll_event events[CBI_LOOP_READY];
 #endif
+    cb_loop_timer *fresh[CBI_LOOP_FRESH]; /* started since the clock was last read for them */
     cbi_loop_link wheel[CBI_LOOP_LEVELS * CBI_LOOP_SLOTS];
     uint8_t trash[CBI_LOOP_CHUNK]; /* lent by the sink when memory ran out */
 };
@@ -1128,29 +1142,63 @@ CB_LOOP_DEF uint64_t cb_loop_now(const cb_loop *loop)
 
 /* -- 5. timers --------------------------------------------------------------------------------------------- */
 /* A wheel of eleven levels of 64 slots: level k holds timers whose deadline differs from `elapsed` first in its k-th
- * group of six bits, so a slot of level 0 is one nanosecond and a timer moves down at most once a level. A slot that
- * lies wholly in the past is not taken apart: its list is sorted, and it mostly is in order already. Lists keep the
- * order of starting, and the sort is stable, so equal deadlines run in that order.
+ * group of six bits, so a slot of level 0 is one nanosecond, all of a level comes before all of the next, and a timer
+ * moves down at most once a level. What is due is sorted by deadline and order of starting; it mostly is in order.
  *
- * Starting only appends to `fresh`; the next reading of the clock sorts those in. */
+ * A start only notes the timer in `fresh`; the next reading of the clock gives it its deadline. One that is restarted
+ * for later than its slot stays there, its neighbours untouched, and moves when the slot is reached. */
 
 static cb_loop_timer *cbi_loop_timer_of(cbi_loop_link *link)
 {
     return (cb_loop_timer *)(void *)link; /* its first member */
 }
 
-/* Hot: every start that is not due passes here once, and once more for each level it moves down. */
+/* Whether a runs before b. Orders are compared by difference: they wrap. */
+static bool cbi_loop_timer_before(cbi_loop_link *a, cbi_loop_link *b)
+{
+    const cb_loop_timer *x = cbi_loop_timer_of(a), *y = cbi_loop_timer_of(b);
+    return x->deadline < y->deadline || (x->deadline == y->deadline && x->order - y->order >= 0x80000000u);
+}
+
+static void cbi_loop_timer_link(cbi_loop_link *head, cb_loop_timer *timer)
+{
+    cbi_loop_append(head, &timer->link);
+    timer->flags |= CBI_LOOP_IN_LIST;
+}
+
+static void cbi_loop_timer_unlink(cb_loop_timer *timer)
+{
+    cbi_loop_unlink(&timer->link);
+    timer->flags &= (uint16_t)~(unsigned)CBI_LOOP_IN_LIST;
+}
+
+static void cbi_loop_timer_ready(struct cbi_loop_core *core, cb_loop_timer *timer)
+{
+    cbi_loop_link *last = core->ready.prev;
+    if (last != &core->ready && !cbi_loop_timer_before(last, &timer->link)) {
+        core->ready_unsorted = true;
+    }
+    if ((timer->flags & CBI_LOOP_PERIODIC) == 0) {
+        timer->span = CBI_LOOP_IS_DUE;
+    }
+    cbi_loop_timer_link(&core->ready, timer);
+}
+
+/* Hot: every timer passes here once, and once more for each level it moves down. */
 static void cbi_loop_wheel_insert(struct cbi_loop_core *core, cb_loop_timer *timer)
 {
     unsigned level, slot;
     if (timer->deadline <= core->elapsed) {
-        cbi_loop_append(&core->due, &timer->link);
+        cbi_loop_timer_ready(core, timer);
         return;
     }
     level = cbi_loop_high_bit(timer->deadline ^ core->elapsed) / 6u;
     slot = (unsigned)(timer->deadline >> (6u * level)) & (CBI_LOOP_SLOTS - 1u);
+    if ((timer->flags & CBI_LOOP_PERIODIC) == 0) {
+        timer->span = timer->deadline;
+    }
     core->used[level] |= (uint64_t)1 << slot;
-    cbi_loop_append(&core->wheel[level * CBI_LOOP_SLOTS + slot], &timer->link);
+    cbi_loop_timer_link(&core->wheel[level * CBI_LOOP_SLOTS + slot], timer);
 }
 
 /* The first slot that is not empty and the time it begins. */
@@ -1173,52 +1221,65 @@ static cbi_loop_link *cbi_loop_wheel_first(struct cbi_loop_core *core, unsigned 
     return NULL;
 }
 
-/* Moves all that is due at `now` to core->due. */
+/* Moves all that is due at `now` to `ready`, and down what shares a slot with it. */
 static void cbi_loop_wheel_advance(struct cbi_loop_core *core, uint64_t now)
 {
-    cbi_loop_link *head, moved;
+    cbi_loop_link *head, *link, moved;
     uint64_t begin;
     unsigned level;
     while ((head = cbi_loop_wheel_first(core, &level, &begin)) != NULL && begin <= now) {
         core->elapsed = begin;
         core->used[level] &= core->used[level] - 1u;
-        if (now - begin >= ((uint64_t)1 << (6u * level)) - 1u) {
-            cbi_loop_splice(&core->due, head);
-            continue;
-        }
         cbi_loop_list_init(&moved);
         cbi_loop_splice(&moved, head);
-        for (head = moved.next; head != &moved;) {
-            cb_loop_timer *timer = cbi_loop_timer_of(head);
-            head = head->next;
-            cbi_loop_wheel_insert(core, timer);
+        for (link = moved.next; link != &moved;) {
+            cb_loop_timer *timer = cbi_loop_timer_of(link);
+            link = link->next;
+            if (timer->deadline <= now) {
+                cbi_loop_timer_ready(core, timer);
+            } else {
+                cbi_loop_wheel_insert(core, timer);
+            }
         }
     }
     core->elapsed = now;
 }
 
-/* Sorts in what was started since the clock was last read. */
-static void cbi_loop_timers_place(struct cbi_loop_core *core)
+/* Gives what was started since the last time its deadline, counted from `now`, and its place: `ready` up to `due`. */
+static void cbi_loop_timers_place(struct cbi_loop_core *core, uint64_t now, uint64_t due)
 {
-    cbi_loop_link *link = core->fresh.next, *end = &core->fresh;
-    while (link != end) {
-        cb_loop_timer *timer = cbi_loop_timer_of(link);
-        link = link->next;
-        if ((timer->interval & CBI_LOOP_RELATIVE) != 0) {
-            timer->deadline = cbi_loop_add(core->now, timer->deadline);
-            timer->interval &= ~CBI_LOOP_RELATIVE;
+    uint32_t i;
+    for (i = 0; i < core->fresh_count; i++) {
+        cb_loop_timer *timer = core->fresh[i];
+        if (timer == NULL) {
+            continue; /* stopped since */
         }
-        cbi_loop_wheel_insert(core, timer);
+        timer->fresh = 0;
+        if ((timer->flags & CBI_LOOP_RELATIVE) != 0) {
+            timer->flags &= (uint16_t)~(unsigned)CBI_LOOP_RELATIVE;
+            timer->deadline = cbi_loop_add(now, timer->deadline);
+        }
+        if ((timer->flags & CBI_LOOP_IN_LIST) != 0) { /* in the wheel */
+            if (timer->span <= timer->deadline) {
+                continue;
+            }
+            cbi_loop_timer_unlink(timer);
+        }
+        if (timer->deadline <= due) {
+            cbi_loop_timer_ready(core, timer);
+        } else {
+            cbi_loop_wheel_insert(core, timer);
+        }
     }
-    cbi_loop_list_init(end);
+    core->fresh_count = 0;
 }
 
-/* Merges two lists that end in NULL; of equal deadlines those of `a` come first. */
+/* Merges two sorted lists that end in NULL. */
 static cbi_loop_link *cbi_loop_timers_merge(cbi_loop_link *a, cbi_loop_link *b)
 {
     cbi_loop_link head, *last = &head;
     while (a != NULL && b != NULL) {
-        cbi_loop_link **from = cbi_loop_timer_of(a)->deadline <= cbi_loop_timer_of(b)->deadline ? &a : &b;
+        cbi_loop_link **from = cbi_loop_timer_before(a, b) ? &a : &b;
         last->next = *from;
         last = *from;
         *from = last->next;
@@ -1227,11 +1288,11 @@ static cbi_loop_link *cbi_loop_timers_merge(cbi_loop_link *a, cbi_loop_link *b)
     return head.next;
 }
 
-/* Cuts the ascending run off the front of *list, which ends in NULL. */
+/* Cuts the sorted run off the front of *list, which ends in NULL. */
 static cbi_loop_link *cbi_loop_timers_run(cbi_loop_link **list)
 {
     cbi_loop_link *run = *list, *last = run;
-    while (last->next != NULL && cbi_loop_timer_of(last)->deadline <= cbi_loop_timer_of(last->next)->deadline) {
+    while (last->next != NULL && cbi_loop_timer_before(last, last->next)) {
         last = last->next;
     }
     *list = last->next;
@@ -1239,14 +1300,11 @@ static cbi_loop_link *cbi_loop_timers_run(cbi_loop_link **list)
     return run;
 }
 
-/* A natural merge sort: linear where the list is in order, and never worse than n log n. */
+/* A natural merge sort of a list that is not empty: n log(number of runs). */
 static void cbi_loop_timers_sort(cbi_loop_link *head)
 {
     cbi_loop_link *runs[64], *list = head->next, *run, *prev = head;
     unsigned i, top = 0;
-    if (cbi_loop_list_empty(head)) {
-        return;
-    }
     head->prev->next = NULL;
     while (list != NULL) { /* runs[i] is NULL or the merger of 2^i runs */
         run = cbi_loop_timers_run(&list);
@@ -1269,16 +1327,19 @@ static void cbi_loop_timers_sort(cbi_loop_link *head)
     head->prev = prev;
 }
 
-static uint64_t cbi_loop_interval_next(const cb_loop_timer *timer, uint64_t now)
+/* A periodic timer is active again before it is called. Multiples that have passed are left out. */
+static void cbi_loop_timer_again(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t now)
 {
-    uint64_t next = cbi_loop_add(timer->deadline, timer->interval);
+    uint64_t next = cbi_loop_add(timer->deadline, timer->span);
     if (next <= now) {
-        next = cbi_loop_add(next, ((now - next) / timer->interval + 1u) * timer->interval);
+        next = cbi_loop_add(next, ((now - next) / timer->span + 1u) * timer->span);
     }
-    return next;
+    timer->deadline = next;
+    timer->order = ++core->order;
+    cbi_loop_wheel_insert(core, timer);
 }
 
-/* One timer pass. What is started meanwhile goes to `fresh`, so the loop below ends. */
+/* One timer pass. What is started meanwhile waits in `fresh`, so the loop below ends. */
 static void cbi_loop_timers_pass(struct cbi_loop_core *core)
 {
     uint64_t now;
@@ -1286,15 +1347,18 @@ static void cbi_loop_timers_pass(struct cbi_loop_core *core)
         return;
     }
     now = cbi_loop_read_clock(core);
+    cbi_loop_timers_place(core, now, now);
     cbi_loop_wheel_advance(core, now);
-    cbi_loop_timers_place(core);
-    cbi_loop_timers_sort(&core->due);
+    if (core->ready_unsorted) {
+        core->ready_unsorted = false;
+        cbi_loop_timers_sort(&core->ready);
+    }
+    cbi_loop_splice(&core->due, &core->ready);
     while (!cbi_loop_list_empty(&core->due)) {
         cb_loop_timer *timer = cbi_loop_timer_of(core->due.next);
-        cbi_loop_unlink(&timer->link);
-        if (timer->interval != 0) {
-            timer->deadline = cbi_loop_interval_next(timer, now);
-            cbi_loop_wheel_insert(core, timer);
+        cbi_loop_timer_unlink(timer);
+        if ((timer->flags & CBI_LOOP_PERIODIC) != 0) {
+            cbi_loop_timer_again(core, timer, now);
         } else {
             core->timers--;
         }
@@ -1312,8 +1376,8 @@ static uint64_t cbi_loop_timers_wait(struct cbi_loop_core *core)
         return CB_LOOP_FOREVER;
     }
     now = cbi_loop_read_clock(core);
-    cbi_loop_timers_place(core);
-    if (!cbi_loop_list_empty(&core->due)) {
+    cbi_loop_timers_place(core, now, core->elapsed);
+    if (!cbi_loop_list_empty(&core->ready)) {
         return 0;
     }
     if (cbi_loop_wheel_first(core, &level, &begin) == NULL) {
@@ -1322,56 +1386,80 @@ static uint64_t cbi_loop_timers_wait(struct cbi_loop_core *core)
     return begin > now ? begin - now : 0u;
 }
 
-/* The struct may be freed or started again after deinit. */
+static void cbi_loop_timer_disarm(struct cbi_loop_core *core, cb_loop_timer *timer)
+{
+    if (!cb_loop_timer_is_active(timer)) {
+        return;
+    }
+    core->timers--;
+    if ((timer->flags & CBI_LOOP_IN_LIST) != 0) {
+        cbi_loop_timer_unlink(timer);
+    }
+    if (timer->fresh != 0) {
+        core->fresh[timer->fresh - 1u] = NULL;
+        core->fresh_count -= timer->fresh == core->fresh_count ? 1u : 0u;
+        timer->fresh = 0;
+    }
+}
+
+/* At the loop's end: their memory may be freed or used again afterwards. */
 static void cbi_loop_timers_drop(struct cbi_loop_core *core)
 {
     cbi_loop_link *head;
     uint64_t begin;
     unsigned level;
+    cbi_loop_timers_place(core, core->now, core->elapsed);
     while ((head = cbi_loop_wheel_first(core, &level, &begin)) != NULL) {
-        cbi_loop_splice(&core->due, head);
+        cbi_loop_splice(&core->ready, head);
     }
-    cbi_loop_splice(&core->due, &core->fresh);
-    while (!cbi_loop_list_empty(&core->due)) {
-        cbi_loop_unlink(core->due.next);
+    while (!cbi_loop_list_empty(&core->ready)) {
+        cbi_loop_timer_disarm(core, cbi_loop_timer_of(core->ready.next));
     }
-    core->timers = 0;
 }
 
-static cb_loop_status cbi_loop_timer_arm(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t when, uint64_t interval)
+/* Makes room in `fresh`: a reading of the clock just for those in it, which the pass does not see. */
+static void cbi_loop_timers_make_room(struct cbi_loop_core *core)
 {
-    if (CBI_LOOP_UNLIKELY(timer->fn == NULL || core->ended)) {
-        return timer->fn == NULL ? CB_LOOP_E_ARG : CB_LOOP_E_CLOSED;
+    uint64_t now = core->clock != NULL ? core->now : CBI_LOOP_SYS_CLOCK();
+    cbi_loop_timers_place(core, now, core->elapsed);
+}
+
+static cb_loop_status cbi_loop_timer_arm(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t when, unsigned flags)
+{
+    if (CBI_LOOP_UNLIKELY(core->ended)) {
+        return CB_LOOP_E_CLOSED;
     }
-    if (timer->link.next != NULL) {
-        cbi_loop_unlink(&timer->link);
-        core->timers--;
+    if (!cb_loop_timer_is_active(timer)) {
+        core->timers++;
+    } else if ((timer->flags & CBI_LOOP_IN_LIST) != 0) {
+        if ((timer->flags & CBI_LOOP_PERIODIC) != 0 || timer->span == CBI_LOOP_IS_DUE) {
+            cbi_loop_timer_unlink(timer);
+        }
     }
-    core->timers++;
+    if (timer->fresh == 0) {
+        if (CBI_LOOP_UNLIKELY(core->fresh_count == CBI_LOOP_FRESH)) {
+            cbi_loop_timers_make_room(core);
+        }
+        core->fresh[core->fresh_count++] = timer;
+        timer->fresh = (uint16_t)core->fresh_count;
+    }
     timer->deadline = when;
-    timer->interval = interval;
-    cbi_loop_append(&core->fresh, &timer->link);
+    timer->flags = (uint16_t)((timer->flags & CBI_LOOP_IN_LIST) | flags);
+    timer->order = ++core->order;
     return CB_LOOP_OK;
 }
 
-static cb_loop_status cbi_loop_timer_arm_in(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t delay, uint64_t interval)
+static cb_loop_status cbi_loop_timer_arm_in(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t delay, unsigned flags)
 {
     if (core->clock != NULL) {
-        return cbi_loop_timer_arm(core, timer, cbi_loop_add(cbi_loop_time(core), delay), interval);
+        return cbi_loop_timer_arm(core, timer, cbi_loop_add(cbi_loop_time(core), delay), flags);
     }
-    return cbi_loop_timer_arm(core, timer, delay, interval | CBI_LOOP_RELATIVE);
-}
-
-static void cbi_loop_timer_disarm(struct cbi_loop_core *core, cb_loop_timer *timer)
-{
-    if (timer->link.next != NULL) {
-        cbi_loop_unlink(&timer->link);
-        core->timers--;
-    }
+    return cbi_loop_timer_arm(core, timer, delay, flags | CBI_LOOP_RELATIVE);
 }
 
 CB_LOOP_DEF void cb_loop_timer_init(cb_loop_timer *timer, cb_loop_timer_fn fn, void *user)
 {
+    CB_LOOP_ASSERT(fn != NULL);
     memset(timer, 0, sizeof *timer);
     timer->fn = fn;
     timer->user = user;
@@ -1393,10 +1481,12 @@ CB_LOOP_DEF cb_loop_status cb_loop_timer_start_every(cb_loop *loop, cb_loop_time
                                                      uint64_t interval_ns)
 {
     CB_LOOP_ASSERT(loop != NULL && timer != NULL);
-    if (interval_ns == 0 || interval_ns >= CBI_LOOP_RELATIVE) {
-        return CB_LOOP_E_ARG;
+    if (loop->core == NULL || interval_ns == 0) {
+        return interval_ns == 0 ? CB_LOOP_E_ARG : CB_LOOP_E_CLOSED;
     }
-    return loop->core == NULL ? CB_LOOP_E_CLOSED : cbi_loop_timer_arm_in(loop->core, timer, delay_ns, interval_ns);
+    cbi_loop_timer_disarm(loop->core, timer); /* span changes its meaning */
+    timer->span = interval_ns;
+    return cbi_loop_timer_arm_in(loop->core, timer, delay_ns, CBI_LOOP_PERIODIC);
 }
 
 CB_LOOP_DEF void cb_loop_timer_stop(cb_loop *loop, cb_loop_timer *timer)
@@ -1409,7 +1499,7 @@ CB_LOOP_DEF void cb_loop_timer_stop(cb_loop *loop, cb_loop_timer *timer)
 
 CB_LOOP_DEF bool cb_loop_timer_is_active(const cb_loop_timer *timer)
 {
-    return timer->link.next != NULL;
+    return (timer->flags & CBI_LOOP_IN_LIST) != 0 || timer->fresh != 0;
 }
 
 /* -- 6. posts ---------------------------------------------------------------------------------------------- */
@@ -1564,6 +1654,24 @@ typedef struct cbi_loop_emit { /* one emit under way; it lives on the emitter's 
     uint64_t age; /* listeners added after it began are younger */
 } cbi_loop_emit;
 
+/* Returns the last one that is to be called, or NULL. */
+static cb_loop_event_listener *cbi_loop_emit_all_but_last(cb_loop_event *event, cb_loop_event_listener *listener, void *payload)
+{
+    cbi_loop_emit emit;
+    emit.outer = event->emits;
+    emit.age = event->age;
+    event->emits = &emit;
+    while (listener != NULL && listener->next != NULL) {
+        emit.next = listener->next;
+        if (listener->age <= emit.age) {
+            listener->fn(listener->user, payload);
+        }
+        listener = emit.next;
+    }
+    event->emits = emit.outer;
+    return listener != NULL && listener->age <= emit.age ? listener : NULL;
+}
+
 CB_LOOP_DEF void cb_loop_event_init(cb_loop_event *event)
 {
     memset(event, 0, sizeof *event);
@@ -1610,21 +1718,16 @@ CB_LOOP_DEF void cb_loop_event_unlisten(cb_loop_event *event, cb_loop_event_list
     listener->listening = false;
 }
 
+/* The last listener is called when the emit is over for the event's part: who comes behind it meanwhile is younger. */
 CB_LOOP_DEF void cb_loop_event_emit(cb_loop_event *event, void *payload)
 {
-    cb_loop_event_listener *listener;
-    cbi_loop_emit emit;
-    emit.outer = event->emits;
-    emit.next = event->first;
-    emit.age = event->age;
-    event->emits = &emit;
-    while ((listener = emit.next) != NULL) {
-        emit.next = listener->next;
-        if (listener->age <= emit.age) {
-            listener->fn(listener->user, payload);
-        }
+    cb_loop_event_listener *listener = event->first;
+    if (listener != NULL && listener->next != NULL) {
+        listener = cbi_loop_emit_all_but_last(event, listener, payload);
     }
-    event->emits = emit.outer;
+    if (listener != NULL) {
+        listener->fn(listener->user, payload);
+    }
 }
 
 /* -- 8. pooled buffers ------------------------------------------------------------------------------------- */
@@ -1752,8 +1855,8 @@ static size_t cbi_loop_epoll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
     int i, n = CBI_LOOP_SYS_EPOLL_WAIT(core->epoll_fd, core->events, (int)CBI_LOOP_READY, cbi_loop_wait_ms(wait_ns));
     for (i = 0; i < n; i++) {
         uint32_t e = core->events[i].events;
-        core->ready[i].io = (cbi_loop_io *)core->events[i].data.ptr;
-        core->ready[i].mask = ((e & EPOLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) | ((e & EPOLLOUT) != 0 ? (uint32_t)CBI_LOOP_OUT : 0u) |
+        core->batch[i].io = (cbi_loop_io *)core->events[i].data.ptr;
+        core->batch[i].mask = ((e & EPOLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) | ((e & EPOLLOUT) != 0 ? (uint32_t)CBI_LOOP_OUT : 0u) |
                               ((e & (EPOLLERR | EPOLLHUP)) != 0 ? (uint32_t)CBI_LOOP_GONE : 0u);
     }
     return n > 0 ? (size_t)n : 0u; /* interrupted: the caller looks at the clock and comes again */
@@ -1827,8 +1930,8 @@ static size_t cbi_loop_poll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
         size_t at = core->poll_from + i < core->poll_count ? core->poll_from + i : (core->poll_from + i) % core->poll_count;
         unsigned e = (unsigned)core->poll_fds[at].revents;
         if (e != 0) {
-            core->ready[n].io = core->poll_ios[at];
-            core->ready[n++].mask = ((e & (unsigned)POLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) |
+            core->batch[n].io = core->poll_ios[at];
+            core->batch[n++].mask = ((e & (unsigned)POLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) |
                                     ((e & (unsigned)POLLOUT) != 0 ? (uint32_t)CBI_LOOP_OUT : 0u) |
                                     ((e & (unsigned)(POLLERR | POLLHUP | POLLNVAL)) != 0 ? (uint32_t)CBI_LOOP_GONE : 0u);
             left--;
@@ -3178,9 +3281,9 @@ static void cbi_loop_dispatch(struct cbi_loop_core *core, size_t count)
 {
     size_t i;
     for (i = 0; i < count; i++) {
-        cbi_loop_io *io = core->ready[i].io;
+        cbi_loop_io *io = core->batch[i].io;
         if (CBI_LOOP_LIKELY(io->kind == CBI_LOOP_STREAM)) {
-            cbi_loop_stream_event((cb_loop_stream *)(void *)io, core->ready[i].mask);
+            cbi_loop_stream_event((cb_loop_stream *)(void *)io, core->batch[i].mask);
         } else if (io->kind == CBI_LOOP_LISTENER) {
             cbi_loop_listener_accept((cb_loop_listener *)(void *)io);
         } else if (core->backend->drains) {
@@ -3313,7 +3416,7 @@ static void cbi_loop_core_init(struct cbi_loop_core *core, cb_loop *loop, const 
     core->read_buf = (uint8_t *)(void *)(core + 1) + CBI_LOOP_HEADROOM;
     core->waker.fd = -1;
     core->epoll_fd = -1;
-    cbi_loop_list_init(&core->fresh);
+    cbi_loop_list_init(&core->ready);
     cbi_loop_list_init(&core->due);
     cbi_loop_list_init(&core->streams);
     cbi_loop_list_init(&core->listeners);

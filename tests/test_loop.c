@@ -49,7 +49,7 @@ typedef struct faults {
     bool no_wait;      /* waits return at once, as if the time had passed */
     uint64_t *advance; /* a clock that they then move */
 } faults;
-static faults fault;
+static __thread faults fault; /* a loop in another thread has its own */
 
 static int seam_accept(int fd, void *address, void *size)
 {
