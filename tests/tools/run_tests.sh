@@ -103,7 +103,7 @@ fi
 if wants compile; then
     closing=1
     for c in tests/compile/*.sh; do
-        [ ! -e "$c" ] || run "compile_$(basename "$c" .sh)" sh "$c" "$BUILD/compile"
+        [ ! -e "$c" ] || run "$(echo "${c%.sh}" | sed 's|.*/compile/run$|compile|; s|.*/|compile_|')" sh "$c" "$BUILD/compile"
     done
     closing=0
 fi
