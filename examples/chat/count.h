@@ -1,6 +1,6 @@
-/* count.h - how the demo knows that nothing is allocated while people talk: these functions stand in front
- * of libc's, so every allocation of the whole process goes through them. Only glibc lets them, and no
- * sanitizer. */
+/* count.h - how the demo knows that nothing is allocated while people talk: these functions stand in front of libc's,
+ * so every allocation of the whole process goes through them. Only glibc lets them, and no sanitizer; -DCHAT_NO_COUNT
+ * where libc is linked statically and has the same names. */
 #ifndef CHAT_COUNT_H
 #define CHAT_COUNT_H
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CHAT_IS_SANITIZED 1
 #endif
-#if defined(__GLIBC__) && !defined(CHAT_IS_SANITIZED)
+#if defined(__GLIBC__) && !defined(CHAT_IS_SANITIZED) && !defined(CHAT_NO_COUNT)
 #define CHAT_COUNTS_ALLOCATIONS 1
 #else
 #define CHAT_COUNTS_ALLOCATIONS 0
