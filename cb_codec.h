@@ -1,17 +1,17 @@
 /* cb_codec.h - v0.1.0 - bytes, bits and messages by schema - SPDX: MIT-0
  *
- * Declare a message once, as a list of fields; get a plain C struct and functions that turn it into few bytes and
- * back. Every bound stands in the list, so whatever decode accepts is within it. Beneath: writers and readers of
- * plain values and of bits.
+ * Declare a message once, as a list of fields; get a plain C struct and functions that turn it into few bytes
+ * and back. Every bound stands in the list, so whatever decode accepts is within it. Beneath: writers and
+ * readers of plain values and of bits.
  *
  * BUILD      in exactly one .c or .cpp file:
  *                #define CB_CODEC_IMPLEMENTATION
  *                #include "cb_codec.h"
  *            everywhere else just #include it. Link: nothing.
- * NEEDS      C99 or C++11; <stdbool.h> <stddef.h> <stdint.h> <string.h>; bytes of 8 bits, bool of one byte, IEEE
- *            floats.
- * DOES NOT   allocate, frame (the caller knows where a message ends), compress, or read messages of another layout:
- *            compare layout hashes first.
+ * NEEDS      C99 or C++11; <stdbool.h> <stddef.h> <stdint.h> <string.h>; bytes of 8 bits, bool of one byte,
+ *            IEEE floats.
+ * DOES NOT   allocate, frame (the caller knows where a message ends), compress, or read messages of another
+ *            layout: compare layout hashes first.
  *
  * EXAMPLE    #define CB_CODEC_IMPLEMENTATION
  *            #include "cb_codec.h"
@@ -41,33 +41,38 @@
  *                return 0;
  *            }
  *
- * API        schema  CB_CODEC_SCHEMA  CB_CODEC_EMPTY  CB_CODEC_SET_TEXT; for each schema T: T_encode  T_decode
- *                    T_size  T_equal  T_validate  T_layout_hash  T_describe  T_fields  T_schema; the same on any
+ * API        schema  CB_CODEC_SCHEMA  CB_CODEC_EMPTY  CB_CODEC_SET_TEXT; for a schema T: T_encode  T_decode
+ *                    T_size  T_equal  T_validate  T_layout_hash  T_describe  T_fields  T_schema; for any
  *                    schema: cb_codec_encode  cb_codec_decode  cb_codec_size ...
  *            values  cb_codec_writer_init  cb_codec_write_u8 .. _i64 _f32 _f64 _varu _vari _bytes _text
  *                    cb_codec_reader_init  cb_codec_read_u8 .. (the same)  cb_codec_reader_end
  *            bits    cb_codec_bit_writer_init  cb_codec_bits_write  cb_codec_bit_writer_end
  *                    cb_codec_bit_reader_init  cb_codec_bits_read  cb_codec_bit_reader_end
- *            leaves  cb_codec_flags_pack  cb_codec_flags_unpack  cb_codec_text_valid  cb_codec_varu_size _put _get
+ *            leaves  cb_codec_flags_pack  cb_codec_flags_unpack  cb_codec_text_valid  cb_codec_text_size
+ *                    cb_codec_varu_size  cb_codec_varu_put  cb_codec_varu_get  cb_codec_copy
  *            info    cb_codec_status_str
  *
  * CONFIG     CB_CODEC_STATIC      every function static to the including file
  *            CB_CODEC_DEF, CBDEF  linkage word of your own
- *            CB_CODEC_NO_STDLIB   no <assert.h>: needs memcpy, memmove, memset, memcmp, memchr and strlen alone
+ *            CB_CODEC_NO_STDLIB   for small machines: no <assert.h>, nothing but mem* and strlen; with any
+ *                                 optimisation also CB_CODEC_FAST and CB_CODEC_BRIEF
  *            CB_CODEC_NO_STRINGS  no names, reasons and descriptions
- *            CB_CODEC_SMALL       schemas as tables alone, no straight-line code and no SIMD; CB_CODEC_FAST: the
- *                                 contrary. Default: FAST where the compiler optimises for speed. May differ between
- *                                 files: the bytes and the answers are the same
+ *            CB_CODEC_FAST        straight-line code for each schema; default where the compiler optimises
+ *                                 for speed. CB_CODEC_SMALL: tables alone, no SIMD; default with -Os. The
+ *                                 bytes and the answers are the same, so files may differ
+ *            CB_CODEC_BRIEF       errors name the type and the status alone, and tables are not linked
  *            CB_CODEC_NO_SIMD     no SSE2
  *            CB_CODEC_ASSERT(c)   default: assert of <assert.h>
  *
- * MEMORY     the caller's alone. Structs hold their arrays; the most that a message takes is known at compile time.
- * ERRORS     0 done; -1.. the caller's values, -20.. no room, -40.. the bytes. Writers and readers keep the first.
+ * MEMORY     the caller's alone. Structs hold their arrays; sizes are bounded at compile time.
+ * ERRORS     0 done; -1.. the caller's values, -20.. no room, -40.. the bytes. Writers and readers keep
+ *            their first.
  * THREADS    no state anywhere; what is constant may be used by all threads at once.
- * LIMITS     a message below 256 MiB; no field behind another's count of more than 2^32 - 1; depth of nesting is what
- *            you declare (one C call frame each).
+ * LIMITS     a message below 256 MiB, counts below 2^32; nesting as deep as you declare (two C calls a
+ *            level).
  * SECURITY   decode may be given any bytes: it reads inside them, writes inside the struct, and takes time in
- *            proportion to their number. Encode writes nothing that decode refuses. Structs are trusted to be yours.
+ *            proportion to their number. Encode writes nothing that decode refuses. Structs are trusted to be
+ *            yours.
  */
 /* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(_GNU_SOURCE)
@@ -91,8 +96,8 @@
 #include <stdint.h>
 #include <string.h> /* memcpy, memset: the functions that a schema generates copy */
 
-/* Linkage. CBDEF, when the user defined it, applies to every cb_*.h at once. Static mode says `inline` and not
- * `unused`, because the functions that a schema generates do use what is declared here (clang would warn). */
+/* Linkage. CBDEF, when the user defined it, applies to every cb_*.h at once. Static mode says `inline` and
+ * not `unused`, because the functions that a schema generates do use what is declared here. */
 #ifndef CB_CODEC_DEF
 #if defined(CBDEF)
 #define CB_CODEC_DEF CBDEF
@@ -164,10 +169,11 @@ typedef enum cb_codec_status {
 } cb_codec_status;
 
 /* Why a message was refused, for a log: printf("%s: %s\n", why.field, why.reason) gives
- * "player.items: 40 elements, at most 32". Both are NUL-terminated, always; a path longer than `field` loses its
- * front. Written only on failure; empty under CB_CODEC_NO_STRINGS. Nothing in it comes from the bytes but numbers. */
+ * "player.items: 40 elements, at most 32". Both are NUL-terminated, always; a path longer than `field` loses
+ * its front. Written only on failure; empty under CB_CODEC_NO_STRINGS. Nothing in it comes from the bytes but
+ * numbers. */
 typedef struct cb_codec_error {
-    char field[64];  /* type, then the way to the field: "fleet.ships[3].name"; the type alone for the whole message */
+    char field[64];  /* "fleet.ships[3].name"; the type alone where it is about the whole message */
     char reason[64];
 } cb_codec_error;
 
@@ -177,8 +183,8 @@ CB_CODEC_DEF const char *cb_codec_status_str(cb_codec_status status);
 /* ============================== writers and readers ============================== */
 
 /* Writes plain values one behind the other into memory of the caller. The first failure sticks: from then on
- * nothing is written and `status` keeps what happened, so it is enough to look once, at the end. A value is written
- * whole or not at all. Read the fields as you like; change them only through the functions. */
+ * nothing is written and `status` keeps what happened, so it is enough to look once, at the end. A value is
+ * written whole or not at all. Read the fields as you like; change them only through the functions. */
 typedef struct cb_codec_writer {
     uint8_t *data;
     size_t capacity;
@@ -196,12 +202,12 @@ CB_CODEC_DEF void cb_codec_write_varu(cb_codec_writer *w, uint64_t value); /* LE
 CB_CODEC_DEF void cb_codec_write_vari(cb_codec_writer *w, int64_t value);  /* zigzag, then LEB128 */
 /* The bytes alone, no length. data: borrowed for the call; may be NULL with size 0. */
 CB_CODEC_DEF void cb_codec_write_bytes(cb_codec_writer *w, const void *data, size_t size);
-/* As the kind `text` does with this bound: the length in 1, 2 or 4 bytes (bound up to 255, up to 65535, above), then
- * the bytes. E_VALUE: longer than max bytes, or not UTF-8. */
+/* As the kind `text` does with this bound: the length in 1, 2 or 4 bytes (bound up to 255, up to 65535,
+ * above), then the bytes. E_VALUE: longer than max bytes, or not UTF-8. */
 CB_CODEC_DEF void cb_codec_write_text(cb_codec_writer *w, const char *text, uint32_t max);
 
-/* The counterpart: reads what a writer wrote, at any alignment, never beyond `size`. After the first failure every
- * call gives zero and moves nothing, so a loop over a count that was read ends on its own count of zero. */
+/* The counterpart: reads what a writer wrote, at any alignment, never beyond `size`. After the first failure
+ * every call gives zero and moves nothing, so a loop over a count that was read ends at once. */
 typedef struct cb_codec_reader {
     const uint8_t *data;
     size_t size;
@@ -214,7 +220,7 @@ CB_CODEC_DEF void cb_codec_reader_init(cb_codec_reader *r, const void *data, siz
 CB_CODEC_DEF uint64_t cb_codec_read_uint(cb_codec_reader *r, size_t width); /* 1 to 8 bytes, little-endian */
 CB_CODEC_DEF float cb_codec_read_f32(cb_codec_reader *r);
 CB_CODEC_DEF double cb_codec_read_f64(cb_codec_reader *r);
-CB_CODEC_DEF uint64_t cb_codec_read_varu(cb_codec_reader *r); /* E_FORM: longer than needed, or above 64 bits */
+CB_CODEC_DEF uint64_t cb_codec_read_varu(cb_codec_reader *r); /* E_FORM: longer than needed, or too large */
 CB_CODEC_DEF int64_t cb_codec_read_vari(cb_codec_reader *r);
 /* Borrows the next `size` bytes from the input; { NULL, 0 } on failure. */
 CB_CODEC_DEF cb_slice cb_codec_read_bytes(cb_codec_reader *r, size_t size);
@@ -224,30 +230,94 @@ CB_CODEC_DEF void cb_codec_read_text(cb_codec_reader *r, char *out, uint32_t max
 /* The first failure, or E_TRAILING where bytes are left, or OK. Changes nothing. */
 CB_CODEC_DEF cb_codec_status cb_codec_reader_end(const cb_codec_reader *r);
 
-static inline void cb_codec_write_u8(cb_codec_writer *w, uint8_t value) { cb_codec_write_uint(w, value, 1); }
-static inline void cb_codec_write_u16(cb_codec_writer *w, uint16_t value) { cb_codec_write_uint(w, value, 2); }
-static inline void cb_codec_write_u32(cb_codec_writer *w, uint32_t value) { cb_codec_write_uint(w, value, 4); }
-static inline void cb_codec_write_u64(cb_codec_writer *w, uint64_t value) { cb_codec_write_uint(w, value, 8); }
-static inline void cb_codec_write_i8(cb_codec_writer *w, int8_t value) { cb_codec_write_uint(w, (uint64_t)value, 1); }
-static inline void cb_codec_write_i16(cb_codec_writer *w, int16_t value) { cb_codec_write_uint(w, (uint64_t)value, 2); }
-static inline void cb_codec_write_i32(cb_codec_writer *w, int32_t value) { cb_codec_write_uint(w, (uint64_t)value, 4); }
-static inline void cb_codec_write_i64(cb_codec_writer *w, int64_t value) { cb_codec_write_uint(w, (uint64_t)value, 8); }
-static inline uint8_t cb_codec_read_u8(cb_codec_reader *r) { return (uint8_t)(cb_codec_read_uint(r, 1) & 0xffu); }
-static inline uint16_t cb_codec_read_u16(cb_codec_reader *r) { return (uint16_t)(cb_codec_read_uint(r, 2) & 0xffffu); }
-static inline uint32_t cb_codec_read_u32(cb_codec_reader *r) { return (uint32_t)(cb_codec_read_uint(r, 4) & 0xffffffffu); }
-static inline uint64_t cb_codec_read_u64(cb_codec_reader *r) { return cb_codec_read_uint(r, 8); }
-/* Two's complement by arithmetic: a conversion of a large unsigned number is the compiler's own choice in C99. */
+static inline void cb_codec_write_u8(cb_codec_writer *w, uint8_t value)
+{
+    cb_codec_write_uint(w, value, 1);
+}
+
+static inline void cb_codec_write_u16(cb_codec_writer *w, uint16_t value)
+{
+    cb_codec_write_uint(w, value, 2);
+}
+
+static inline void cb_codec_write_u32(cb_codec_writer *w, uint32_t value)
+{
+    cb_codec_write_uint(w, value, 4);
+}
+
+static inline void cb_codec_write_u64(cb_codec_writer *w, uint64_t value)
+{
+    cb_codec_write_uint(w, value, 8);
+}
+
+static inline void cb_codec_write_i8(cb_codec_writer *w, int8_t value)
+{
+    cb_codec_write_uint(w, (uint64_t)value, 1);
+}
+
+static inline void cb_codec_write_i16(cb_codec_writer *w, int16_t value)
+{
+    cb_codec_write_uint(w, (uint64_t)value, 2);
+}
+
+static inline void cb_codec_write_i32(cb_codec_writer *w, int32_t value)
+{
+    cb_codec_write_uint(w, (uint64_t)value, 4);
+}
+
+static inline void cb_codec_write_i64(cb_codec_writer *w, int64_t value)
+{
+    cb_codec_write_uint(w, (uint64_t)value, 8);
+}
+
+static inline uint8_t cb_codec_read_u8(cb_codec_reader *r)
+{
+    return (uint8_t)(cb_codec_read_uint(r, 1) & 0xffu);
+}
+
+static inline uint16_t cb_codec_read_u16(cb_codec_reader *r)
+{
+    return (uint16_t)(cb_codec_read_uint(r, 2) & 0xffffu);
+}
+
+static inline uint32_t cb_codec_read_u32(cb_codec_reader *r)
+{
+    return (uint32_t)(cb_codec_read_uint(r, 4) & 0xffffffffu);
+}
+
+static inline uint64_t cb_codec_read_u64(cb_codec_reader *r)
+{
+    return cb_codec_read_uint(r, 8);
+}
+
+/* Two's complement by arithmetic: C99 leaves the conversion of a large unsigned number to the compiler. */
 static inline int64_t cbi_codec_signed(uint64_t value, unsigned bits)
 {
     uint64_t half = (uint64_t)1 << (bits - 1u);
     return value < half ? (int64_t)value : (int64_t)(value - half) - (int64_t)(half - 1u) - 1;
 }
-static inline int8_t cb_codec_read_i8(cb_codec_reader *r) { return (int8_t)cbi_codec_signed(cb_codec_read_uint(r, 1), 8); }
-static inline int16_t cb_codec_read_i16(cb_codec_reader *r) { return (int16_t)cbi_codec_signed(cb_codec_read_uint(r, 2), 16); }
-static inline int32_t cb_codec_read_i32(cb_codec_reader *r) { return (int32_t)cbi_codec_signed(cb_codec_read_uint(r, 4), 32); }
-static inline int64_t cb_codec_read_i64(cb_codec_reader *r) { return cbi_codec_signed(cb_codec_read_uint(r, 8), 64); }
 
-/* -- bits: numbers of 0 to 64 bits, low bits first, filling each byte from its lowest bit; sticky like the above -- */
+static inline int8_t cb_codec_read_i8(cb_codec_reader *r)
+{
+    return (int8_t)cbi_codec_signed(cb_codec_read_uint(r, 1), 8);
+}
+
+static inline int16_t cb_codec_read_i16(cb_codec_reader *r)
+{
+    return (int16_t)cbi_codec_signed(cb_codec_read_uint(r, 2), 16);
+}
+
+static inline int32_t cb_codec_read_i32(cb_codec_reader *r)
+{
+    return (int32_t)cbi_codec_signed(cb_codec_read_uint(r, 4), 32);
+}
+
+static inline int64_t cb_codec_read_i64(cb_codec_reader *r)
+{
+    return cbi_codec_signed(cb_codec_read_uint(r, 8), 64);
+}
+
+/* -- bits: numbers of 0 to 64 bits, low bits first, filling bytes from the lowest; sticky, too -- */
 typedef struct cb_codec_bit_writer {
     uint8_t *data;
     size_t capacity;
@@ -268,85 +338,102 @@ typedef struct cb_codec_bit_reader {
 
 CB_CODEC_DEF void cb_codec_bit_writer_init(cb_codec_bit_writer *w, void *data, size_t capacity);
 CB_CODEC_DEF void cb_codec_bits_write(cb_codec_bit_writer *w, uint64_t value, uint32_t count);
-/* Fills the last byte up with zeros. *size (may be NULL): bytes in all, written only on OK. E_FULL, E_VALUE. */
+/* Fills the last byte up with zeros. *size (may be NULL): bytes in all, written only on OK. The status. */
 CB_CODEC_DEF cb_codec_status cb_codec_bit_writer_end(cb_codec_bit_writer *w, size_t *size);
 CB_CODEC_DEF void cb_codec_bit_reader_init(cb_codec_bit_reader *r, const void *data, size_t size);
 CB_CODEC_DEF uint64_t cb_codec_bits_read(cb_codec_bit_reader *r, uint32_t count); /* 0 after a failure */
-/* OK when every byte was begun and the bits left in the last one are zero; E_TRAILING, E_FORM, or the first failure. */
+/* OK when every byte was begun and the bits left in the last one are zero; E_TRAILING, E_FORM, or the first
+ * failure. */
 CB_CODEC_DEF cb_codec_status cb_codec_bit_reader_end(const cb_codec_bit_reader *r);
 
-/* Booleans of one byte each, from and to 8 a byte, first one in the lowest bit; unused bits of the last byte are
- * written as zero and not looked at. flags: count of them; bytes: (count + 7) / 8. The two must not overlap. */
+/* Booleans of one byte each, from and to 8 a byte, first one in the lowest bit; unused bits of the last byte
+ * are written as zero and not looked at. flags: count of them; bytes: (count + 7) / 8. The two must not
+ * overlap. */
 CB_CODEC_DEF void cb_codec_flags_pack(uint8_t *bytes, const bool *flags, size_t count);
 CB_CODEC_DEF void cb_codec_flags_unpack(bool *flags, const uint8_t *bytes, size_t count);
 
-/* memcpy that also takes size 0, and is quicker than libc's in the middle, from 64 bytes to a few thousand. */
+/* memcpy that also takes size 0 and is quicker than libc's from 64 bytes to a few thousand. */
 CB_CODEC_DEF void cb_codec_copy(uint8_t *to, const uint8_t *from, size_t size);
 
 /* UTF-8 as RFC 3629 has it: no over-long forms, no surrogates, nothing above U+10FFFF; and no zero byte. */
 CB_CODEC_DEF bool cb_codec_text_valid(const uint8_t *data, size_t size);
 /* Length of a NUL-terminated text, or SIZE_MAX: no NUL within its first max + 1 bytes, or not valid. */
 CB_CODEC_DEF size_t cb_codec_text_size(const char *text, size_t max);
-/* LEB128: bytes that x takes; put writes them and returns how many; get reads one number from 1 or more bytes and
- * returns how many, 0 where more bytes are needed, SIZE_MAX for a form that put never writes. */
+/* LEB128: bytes that x takes; put writes them and returns how many; get reads one number from 1 or more bytes
+ * and returns how many, 0 where more bytes are needed, SIZE_MAX for a form that put never writes. */
 CB_CODEC_DEF size_t cb_codec_varu_size(uint64_t x);
 CB_CODEC_DEF size_t cb_codec_varu_put(uint8_t *at, uint64_t x);
 CB_CODEC_DEF size_t cb_codec_varu_get(const uint8_t *at, size_t size, uint64_t *x);
 
-/* CB_CODEC_SET_TEXT(&player, name, "ada") fills a text field. text: NUL-terminated, copied. E_VALUE where it is
- * longer than the field or not UTF-8; the field then keeps what it had, for nothing is cut off silently. */
-#define CB_CODEC_SET_TEXT(message, field, text) cb_codec_text_set((message)->field, sizeof (message)->field, (text))
+/* CB_CODEC_SET_TEXT(&player, name, "ada") fills a text field. text: NUL-terminated, copied. E_VALUE where it
+ * is longer than the field or not UTF-8; the field then keeps what it had, nothing is cut off. */
+#define CB_CODEC_SET_TEXT(message, field, text) \
+    cb_codec_text_set((message)->field, sizeof (message)->field, (text))
 CB_CODEC_DEF cb_codec_status cb_codec_text_set(char *field, size_t field_bytes, const char *text);
-/* Copies what fits, NUL-terminated; capacity is at least 1. For texts that may be cut anywhere: names in a log. */
+/* Copies what fits, NUL-terminated; capacity is at least 1. For texts that may be cut, such as reasons. */
 CB_CODEC_DEF void cb_codec_text_clip(char *out, size_t capacity, const char *text);
 
 /* ============================== schemas: what a program uses ============================== */
 
-/* A schema is a list of fields, F(kind, name and parameters), that CB_CODEC_SCHEMA turns into a struct and its
- * functions (no semicolon behind it). In the table, `w` is 1, 2 or 4 bytes: the bound up to 255, up to 65535, above.
+/* A schema is a list of fields, F(kind, name and parameters), that CB_CODEC_SCHEMA turns into a struct and
+ * its functions (no semicolon behind it). `w` below is 1, 2 or 4 bytes: for a bound up to 255, up to 65535,
+ * above.
  *
- *   F(u8, n) .. F(u64, n), F(i8, n) .. F(i64, n), F(f32, n), F(f64, n)     1 to 8 bytes, little-endian, any value
- *   F(varu, n)  F(vari, n)            uint64_t, int64_t; 1 to 10 bytes, small numbers in few (vari: by magnitude)
- *   F(flag, n)                        bool; 1 bit
- *   F(range, n, lo, hi)               int32_t from lo to hi; as many bits as hi - lo needs
- *   F(enum, n, values)                uint32_t below `values`; as many bits as values - 1 needs
- *   F(quant, n, lo, hi, bits)         float in 2^bits - 1 equal steps from lo to hi, bits 1 to 24; what lies outside
- *                                     becomes lo or hi, NaN is refused
- *   F(text, n, max)                   char n[max + 1], NUL-terminated UTF-8 of at most max bytes; w + its bytes
- *   F(bytes, n, max)                  uint32_t n_size, uint8_t n[max]; w + n_size bytes
- *   F(view, n, max)                   cb_slice n; as bytes, but borrowed: decode points into its input
- *   F(list, n, element, max)          uint32_t n_count, element n[max]; w + the elements (flags: 8 a byte)
- *   F(opt, n, element)                bool has_n, element n; 1 bit, and the element where has_n
- *   F(nest, n, schema)                schema n; its bits join ours
+ *   kind and parameters           member                     bytes, and what they mean
+ *   F(u8, n) to F(u64, n)         uint8_t n to uint64_t n    1, 2, 4, 8, little-endian
+ *   F(i8, n) to F(i64, n)         int8_t n to int64_t n      the same, two's complement
+ *   F(f32, n)  F(f64, n)          float n, double n          4, 8; every bit is kept, NaN too
+ *   F(varu, n)  F(vari, n)        uint64_t n, int64_t n      1 to 10: few for small numbers (vari: small by
+ *                                                            magnitude)
+ *   F(flag, n)                    bool n                     1 bit
+ *   F(range, n, lo, hi)           int32_t n                  as many bits as hi - lo needs; lo to hi
+ *   F(enum, n, values)            uint32_t n                 as many bits as values - 1 needs; below values
+ *   F(quant, n, lo, hi, bits)     float n                    bits, 1 to 24: 2^bits - 1 equal steps from lo to
+ *                                                            hi; what lies outside becomes lo or hi, NaN is
+ *                                                            refused
+ *   F(text, n, max)               char n[max + 1]            w + its bytes: NUL-terminated UTF-8, at most max
+ *                                                            bytes
+ *   F(bytes, n, max)              n_size, uint8_t n[max]     w + n_size
+ *   F(view, n, max)               cb_slice n                 as bytes, borrowed: decode points into its input
+ *   F(list, n, element, max)      n_count, element n[max]    w + the elements; flags are packed, 8 a byte
+ *   F(opt, n, element)            has_n, element n           1 bit, and the element where has_n
+ *   F(nest, n, schema)            schema n                   its fields in place; its bits join ours
  *
- * An element is a kind without parameters (u8 to f64, varu, vari, flag) or the name of a schema. Bits of a message
- * stand in front of its bytes; each element and each opt begins anew (docs/wire-codec.md has every byte).
+ * n_size and n_count are uint32_t, has_n is bool. An element is a kind without parameters (u8 to f64, varu,
+ * vari, flag) or the name of a schema. The bits of a message stand in front of its bytes; each element of a
+ * list or opt begins anew (docs/wire-codec.md has every byte).
  *
- * CB_CODEC_SCHEMA(ship, SHIP) declares `ship`, and for it (static functions, so the list may stand in a header):
+ * CB_CODEC_SCHEMA(ship, SHIP) declares the struct `ship` and, as static functions, so that it may stand in a
+ * header:
  *
- *   ship_encode(from, out, capacity, &size, why)   OK; E_VALUE: the schema does not allow a value of *from; E_FULL:
- *                                 capacity is below the size (out is then undefined, never written beyond capacity)
- *   ship_decode(to, in, size, why)                 OK; every status of -40 and below: the bytes are not what encode
- *                                 writes for some value, *to is then all zero. The whole of `in` is one message.
- *                                 Every field is set; what lies behind a count, a size or a NUL keeps what it held
- *   ship_size(from)               bytes that encode will write; where encode would refuse: 0, or any number up to the most
- *   ship_equal(a, b)              whether both encode to the same bytes: floats by their bits, quants by their step
- *   ship_validate(from, why)      OK or E_VALUE: what encode would say with room enough
- *   ship_layout_hash()            of kinds, parameters and order, names apart: equal hashes read each other's bytes
- *   ship_describe(out, capacity)  the layout as text "id:u32,x:quant -8192 8192 16,cargo:list{kind:u8} 64", as
- *                                 snprintf does: the full length, what fits is written, NUL-terminated if capacity > 0
- *   ship_fields(&count)           the table that all of these are driven by (count may be NULL)
- *   ship_schema()                 the same as one object for the cb_codec_* calls below
- *   SHIP_MIN_SIZE, SHIP_MAX_SIZE, ship_min_size, ship_max_size: bounds of encode's size, constants
+ *   ship_encode(from, out, capacity, &size, why)
+ *       OK. E_VALUE: the schema does not allow a value of *from. E_FULL: capacity is below the size; what is
+ *       in `out` is then undefined, but nothing is written beyond capacity.
+ *   ship_decode(to, in, size, why)
+ *       The whole of `in` is one message. OK: every field is set, and what lies behind a count, a size or a
+ *       NUL keeps what it held. -40 and below: encode does not write these bytes for any value; *to is then
+ *       all zero.
+ *   ship_size(from)                 bytes that encode will write (where it would refuse: 0, or any possible
+ *                                   size)
+ *   ship_equal(a, b)                whether both encode to the same bytes: floats by bits, quants by step
+ *   ship_validate(from, why)        OK or E_VALUE: what encode would say with room enough
+ *   ship_layout_hash()              of kinds, parameters and order, names apart: equal ones read each other's
+ *                                   bytes
+ *   ship_describe(out, capacity)    the layout as text, "id:u32,x:quant -8192 8192 16,cargo:list{kind:u8}
+ *                                   64"; as snprintf does, the full length is returned and what fits is
+ *                                   written
+ *   ship_fields(&count)             the table behind all of these (count may be NULL); ship_schema() is the
+ *                                   same as one object, for the cb_codec_* calls below
+ *   SHIP_MIN_SIZE, SHIP_MAX_SIZE    the least and most that encode writes; also ship_min_size, ship_max_size
  *
- * size and why are written only on OK and only on failure; why may be NULL everywhere. Pointers are borrowed for the
- * call. Nothing allocates. No struct may contain itself, so depth is that of the declarations, not of the bytes. */
+ * *size is written only on OK, *why only on failure; why may be NULL. Pointers are borrowed for the call.
+ * Nothing allocates. No struct contains itself, so depth is that of the declarations. */
 #define CB_CODEC_SCHEMA(T, LIST) \
     CB_CODEC_DECLARE(T, LIST) \
     enum { LIST##_MIN_SIZE = (int)T##_min_size, LIST##_MAX_SIZE = (int)T##_max_size }; \
     CB_CODEC_DEFINE(T, LIST)
 
-/* The same for a message without fields: 0 bytes. The struct has one byte, `unused`, because C wants a member. */
+/* The same for a message without fields, 0 bytes long. Its struct has a byte, `unused`, as C wants one. */
 #define CB_CODEC_EMPTY(T) \
     CB_CODEC_DECLARE(T, CB_CODEC_NO_FIELDS) \
     CB_CODEC_DEFINE(T, CB_CODEC_NO_FIELDS)
@@ -364,11 +451,11 @@ typedef enum cb_codec_kind { /* in the order of widths: everything up to F64 is 
     CB_CODEC_KIND_FORCE_32 = 0x7fffffff
 } cb_codec_kind;
 
-/* One field of a schema, for code that walks over messages (inspectors, scripting, other formats). Offsets are into
- * the struct; the tables are static and constant. */
+/* One field of a schema, for code that walks over messages (inspectors, scripting, other formats). Offsets
+ * are into the struct; the tables are static and constant. */
 typedef struct cb_codec_field {
     const char *name;      /* as declared; "" under CB_CODEC_NO_STRINGS */
-    const struct cb_codec_schema *(*schema)(void); /* of a nest, or of a list's or opt's elements; else NULL */
+    const struct cb_codec_schema *(*schema)(void); /* of a nest, or of a list's or opt's element; or NULL */
     double lo, hi;         /* quant */
     uint32_t offset;       /* of the value */
     uint32_t mark;         /* of n_count, n_size or has_n; else the same as offset */
@@ -392,11 +479,12 @@ typedef struct cb_codec_schema {
 /* What the generated functions call; the statuses are theirs. message points to the schema's struct. */
 CB_CODEC_DEF cb_codec_status cb_codec_encode(const cb_codec_schema *s, const void *message, uint8_t *out,
                                              size_t capacity, size_t *size, cb_codec_error *why);
-CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *message, const uint8_t *in, size_t size,
-                                             cb_codec_error *why);
+CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *message, const uint8_t *in,
+                                             size_t size, cb_codec_error *why);
 CB_CODEC_DEF size_t cb_codec_size(const cb_codec_schema *s, const void *message);
 CB_CODEC_DEF bool cb_codec_equal(const cb_codec_schema *s, const void *a, const void *b);
-CB_CODEC_DEF cb_codec_status cb_codec_validate(const cb_codec_schema *s, const void *message, cb_codec_error *why);
+CB_CODEC_DEF cb_codec_status cb_codec_validate(const cb_codec_schema *s, const void *message,
+                                               cb_codec_error *why);
 CB_CODEC_DEF uint64_t cb_codec_layout_hash(const cb_codec_schema *s);
 CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_t capacity);
 
@@ -404,26 +492,30 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
  *
  * A list such as SHIP(F) is expanded several times, each time with another macro as F:
  *
- *   CB_CODEC_MEMBER   the struct's members            CB_CODEC_BITS, _MIN, _MAX   the sums that make the size constants
- *   CB_CODEC_ROW      the table of cb_codec_field     CB_CODEC_PUT, CB_CODEC_GET  straight-line code, see below
+ *   CB_CODEC_MEMBER                   the members of the struct
+ *   CB_CODEC_BITS  _MIN  _MAX         the sums that make the size constants
+ *   CB_CODEC_ROW                      the table of cb_codec_field
+ *   CB_CODEC_PUT  CB_CODEC_GET        straight-line code, see further below
  *
  * They all look at one row a kind, CB_CODEC_FIELD_<kind>, whose columns they pick:
  *
  *   members | bits | least bytes | most bytes | way | schema | name | { row of the table }
  *
- * `way` says how the straight-line code goes about the value: cbi_plain, _var, _number, _run, _list and _opt are the
- * field functions of those names; cbi_nest, cbi_each (a list of a schema) and cbi_maybe (an opt of one) go on into
- * another schema's code. To add a kind: a row here, its cases in the field functions, one in cb_codec_equal. */
-#define CB_CODEC_EXPAND(x) x                                        /* for compilers that pass __VA_ARGS__ as one */
-#define CB_CODEC_CALL(m, ...) CB_CODEC_EXPAND(m(__VA_ARGS__))       /* expands the arguments before m sees them */
+ * `way` says how the straight-line code goes about the value: cbi_plain, _var, _number, _run, _list and _opt
+ * are the field functions of those names; cbi_nest, cbi_each (a list of a schema) and cbi_maybe (an opt of
+ * one) go on into another schema's code. To add a kind: a row here, its cases in the field functions, one in
+ * cb_codec_equal. */
+#define CB_CODEC_EXPAND(x) x                                  /* for compilers that pass __VA_ARGS__ as one */
+#define CB_CODEC_CALL(m, ...) CB_CODEC_EXPAND(m(__VA_ARGS__)) /* expands the arguments before m sees them */
+#define CB_CODEC_PICK(m, kind, ...) CB_CODEC_CALL(m, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
 
-#define CB_CODEC_MEMBER(kind, ...) CB_CODEC_CALL(CB_CODEC_MEMBER_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_BITS(kind, ...) CB_CODEC_CALL(CB_CODEC_BITS_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_MIN(kind, ...) CB_CODEC_CALL(CB_CODEC_MIN_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_MAX(kind, ...) CB_CODEC_CALL(CB_CODEC_MAX_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_ROW(kind, ...) CB_CODEC_CALL(CB_CODEC_ROW_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_PUT(kind, ...) CB_CODEC_CALL(CB_CODEC_PUT_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
-#define CB_CODEC_GET(kind, ...) CB_CODEC_CALL(CB_CODEC_GET_OF, CB_CODEC_EXPAND(CB_CODEC_FIELD_##kind(__VA_ARGS__)))
+#define CB_CODEC_MEMBER(kind, ...) CB_CODEC_PICK(CB_CODEC_MEMBER_OF, kind, __VA_ARGS__)
+#define CB_CODEC_BITS(kind, ...) CB_CODEC_PICK(CB_CODEC_BITS_OF, kind, __VA_ARGS__)
+#define CB_CODEC_MIN(kind, ...) CB_CODEC_PICK(CB_CODEC_MIN_OF, kind, __VA_ARGS__)
+#define CB_CODEC_MAX(kind, ...) CB_CODEC_PICK(CB_CODEC_MAX_OF, kind, __VA_ARGS__)
+#define CB_CODEC_ROW(kind, ...) CB_CODEC_PICK(CB_CODEC_ROW_OF, kind, __VA_ARGS__)
+#define CB_CODEC_PUT(kind, ...) CB_CODEC_PICK(CB_CODEC_PUT_OF, kind, __VA_ARGS__)
+#define CB_CODEC_GET(kind, ...) CB_CODEC_PICK(CB_CODEC_GET_OF, kind, __VA_ARGS__)
 #define CB_CODEC_MEMBER_OF(members, bits, lo, hi, way, T, n, ...) members
 #define CB_CODEC_BITS_OF(members, bits, lo, hi, way, T, n, ...) + (bits)
 #define CB_CODEC_MIN_OF(members, bits, lo, hi, way, T, n, ...) + (lo)
@@ -433,38 +525,46 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #define CB_CODEC_GET_OF(members, bits, lo, hi, way, T, n, ...) CB_CODEC_GET_##way(T, n)
 
 /* -- the kinds -- */
-#define CB_CODEC_FIELD_none(n) uint8_t n;, 0, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_NONE, n, 0, 0)
-#define CB_CODEC_FIELD_u8(n) uint8_t n;, 0, 1, 1, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U8, n, 1, 0)
-#define CB_CODEC_FIELD_u16(n) uint16_t n;, 0, 2, 2, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U16, n, 2, 0)
-#define CB_CODEC_FIELD_u32(n) uint32_t n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U32, n, 4, 0)
-#define CB_CODEC_FIELD_u64(n) uint64_t n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_U64, n, 8, 0)
-#define CB_CODEC_FIELD_i8(n) int8_t n;, 0, 1, 1, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I8, n, 1, 0)
-#define CB_CODEC_FIELD_i16(n) int16_t n;, 0, 2, 2, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I16, n, 2, 0)
-#define CB_CODEC_FIELD_i32(n) int32_t n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I32, n, 4, 0)
-#define CB_CODEC_FIELD_i64(n) int64_t n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_I64, n, 8, 0)
-#define CB_CODEC_FIELD_f32(n) float n;, 0, 4, 4, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F32, n, 4, 0)
-#define CB_CODEC_FIELD_f64(n) double n;, 0, 8, 8, cbi_plain, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_F64, n, 8, 0)
-#define CB_CODEC_FIELD_varu(n) uint64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARU, n, 1, 0)
-#define CB_CODEC_FIELD_vari(n) int64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARI, n, 1, 0)
-#define CB_CODEC_FIELD_flag(n) bool n;, 1, 0, 0, cbi_number, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_FLAG, n, 0, 1)
+#define CB_CODEC_FIELD_none(n) \
+    uint8_t n;, 0, 0, 0, cbi_leaf, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_NONE, n, 0, 0)
+#define CB_CODEC_FIXED(type, kind, n, width) \
+    type n;, 0, width, width, cbi_plain, ~, n, CB_CODEC_PLAIN(kind, n, width, 0)
+#define CB_CODEC_FIELD_u8(n) CB_CODEC_FIXED(uint8_t, CB_CODEC_KIND_U8, n, 1)
+#define CB_CODEC_FIELD_u16(n) CB_CODEC_FIXED(uint16_t, CB_CODEC_KIND_U16, n, 2)
+#define CB_CODEC_FIELD_u32(n) CB_CODEC_FIXED(uint32_t, CB_CODEC_KIND_U32, n, 4)
+#define CB_CODEC_FIELD_u64(n) CB_CODEC_FIXED(uint64_t, CB_CODEC_KIND_U64, n, 8)
+#define CB_CODEC_FIELD_i8(n) CB_CODEC_FIXED(int8_t, CB_CODEC_KIND_I8, n, 1)
+#define CB_CODEC_FIELD_i16(n) CB_CODEC_FIXED(int16_t, CB_CODEC_KIND_I16, n, 2)
+#define CB_CODEC_FIELD_i32(n) CB_CODEC_FIXED(int32_t, CB_CODEC_KIND_I32, n, 4)
+#define CB_CODEC_FIELD_i64(n) CB_CODEC_FIXED(int64_t, CB_CODEC_KIND_I64, n, 8)
+#define CB_CODEC_FIELD_f32(n) CB_CODEC_FIXED(float, CB_CODEC_KIND_F32, n, 4)
+#define CB_CODEC_FIELD_f64(n) CB_CODEC_FIXED(double, CB_CODEC_KIND_F64, n, 8)
+#define CB_CODEC_FIELD_varu(n) \
+    uint64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARU, n, 1, 0)
+#define CB_CODEC_FIELD_vari(n) \
+    int64_t n;, 0, 1, 10, cbi_var, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_VARI, n, 1, 0)
+#define CB_CODEC_FIELD_flag(n) \
+    bool n;, 1, 0, 0, cbi_number, ~, n, CB_CODEC_PLAIN(CB_CODEC_KIND_FLAG, n, 0, 1)
 #define CB_CODEC_FIELD_range(n, low, high) \
     int32_t n;, CB_CODEC_SPAN_BITS(low, high), 0, 0, cbi_number, ~, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_RANGE, CB_CODEC_KIND_NONE, n, n, CB_CODEC_SPAN(low, high), \
-                   CB_CODEC_CHECKED((low) <= (high) && (low) >= -2147483647 - 1 && (high) <= 2147483647, low), \
-                   0, CB_CODEC_SPAN_BITS(low, high), 0, 0, NULL)
+                   CB_CODEC_CHECKED((low) <= (high) && (low) >= -2147483647 - 1 && (high) <= 2147483647, \
+                                    low), 0, CB_CODEC_SPAN_BITS(low, high), 0, 0, NULL)
 #define CB_CODEC_FIELD_enum(n, values) \
     uint32_t n;, CB_CODEC_SPAN_BITS(1, values), 0, 0, cbi_number, ~, n, \
-    CB_CODEC_ENTRY(CB_CODEC_KIND_ENUM, CB_CODEC_KIND_NONE, n, n, CB_CODEC_CHECKED((values) >= 1, (values) - 1), 0, \
-                   0, CB_CODEC_SPAN_BITS(1, values), 0, 0, NULL)
+    CB_CODEC_ENTRY(CB_CODEC_KIND_ENUM, CB_CODEC_KIND_NONE, n, n, \
+                   CB_CODEC_CHECKED((values) >= 1, (values) - 1), 0, 0, \
+                   CB_CODEC_SPAN_BITS(1, values), 0, 0, NULL)
 #define CB_CODEC_FIELD_quant(n, low, high, bits) \
     float n;, bits, 0, 0, cbi_number, ~, n, \
-    CB_CODEC_ENTRY(CB_CODEC_KIND_QUANT, CB_CODEC_KIND_NONE, n, n, 0, 0, 0, CB_CODEC_CHECKED((bits) >= 1 && (bits) <= 24, bits), low, high, NULL)
+    CB_CODEC_ENTRY(CB_CODEC_KIND_QUANT, CB_CODEC_KIND_NONE, n, n, 0, 0, 0, \
+                   CB_CODEC_CHECKED((bits) >= 1 && (bits) <= 24, bits), low, high, NULL)
 #define CB_CODEC_FIELD_text(n, max) \
     char n[(max) + 1];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
     CB_CODEC_BOUNDED(CB_CODEC_KIND_TEXT, n, n, max)
 #define CB_CODEC_FIELD_bytes(n, max) \
-    uint32_t n##_size; uint8_t n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
-    CB_CODEC_BOUNDED(CB_CODEC_KIND_BYTES, n, n##_size, max)
+    uint32_t n##_size; uint8_t n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, \
+    n, CB_CODEC_BOUNDED(CB_CODEC_KIND_BYTES, n, n##_size, max)
 #define CB_CODEC_FIELD_view(n, max) \
     cb_slice n;, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + (max), cbi_run, ~, n, \
     CB_CODEC_BOUNDED(CB_CODEC_KIND_VIEW, n, n, max)
@@ -472,18 +572,21 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
     T n;, (int)cbi_codec_bits_##T, (int)cbi_codec_body_min_##T, (int)cbi_codec_body_max_##T, cbi_nest, T, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_NEST, CB_CODEC_KIND_NEST, n, n, 0, 0, 0, 0, 0, 0, cbi_codec_schema_##T)
 
-/* Lists and opts take an element. A kind without parameters has a row CB_CODEC_ELEMENT_<kind>, which begins with a
- * place holder; anything else is a schema's name: CB_CODEC_ELEMENT_<name> then stays one unknown word, and the
- * columns that follow it are those of CB_CODEC_ELEMENT_SCHEMA. So the columns 2.. are right in both cases:
+/* Lists and opts take an element. A kind without parameters has a row CB_CODEC_ELEMENT_<kind>, which begins
+ * with a place holder; anything else is a schema's name: CB_CODEC_ELEMENT_<name> then stays one unknown word,
+ * and the columns that follow it are those of CB_CODEC_ELEMENT_SCHEMA. So the columns from the second on are
+ * right in both cases:
  *
- *   place holder | type | least bits | most bits | kind | width | schema function | way in a list | way in an opt */
+ *   place holder | type | least bits | most bits | kind | width | schema function | way in a list, an opt */
 #define CB_CODEC_FIELD_list(n, e, max) \
     CB_CODEC_CALL(CB_CODEC_FIELD_LIST, n, max, e, CB_CODEC_ELEMENT_##e, CB_CODEC_ELEMENT_SCHEMA(e))
 #define CB_CODEC_FIELD_opt(n, e) \
     CB_CODEC_CALL(CB_CODEC_FIELD_OPT, n, e, CB_CODEC_ELEMENT_##e, CB_CODEC_ELEMENT_SCHEMA(e))
 #define CB_CODEC_FIELD_LIST(n, max, e, probe, type, lo, hi, kind, width, schema, way, opt_way, ...) \
-    uint32_t n##_count; type n[max];, 0, CB_CODEC_PREFIX(max), CB_CODEC_PREFIX(max) + ((max) * (hi) + 7) / 8, way, e, n, \
-    CB_CODEC_ENTRY(CB_CODEC_KIND_LIST, kind, n, n##_count, CB_CODEC_CHECKED((max) >= 1 && (lo) >= 1, max), 0, width, 0, 0, 0, schema)
+    uint32_t n##_count; type n[max];, 0, CB_CODEC_PREFIX(max), \
+    CB_CODEC_PREFIX(max) + ((max) * (hi) + 7) / 8, way, e, n, \
+    CB_CODEC_ENTRY(CB_CODEC_KIND_LIST, kind, n, n##_count, \
+                   CB_CODEC_CHECKED((max) >= 1 && (lo) >= 1, max), 0, width, 0, 0, 0, schema)
 #define CB_CODEC_FIELD_OPT(n, e, probe, type, lo, hi, kind, width, schema, list_way, way, ...) \
     bool has_##n; type n;, 1, 0, ((hi) + 7) / 8, way, e, n, \
     CB_CODEC_ENTRY(CB_CODEC_KIND_OPT, kind, n, has_##n, 1, 0, width, 1, 0, 0, schema)
@@ -501,12 +604,15 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #define CB_CODEC_ELEMENT_vari ~, int64_t, 8, 80, CB_CODEC_KIND_VARI, 1, NULL, cbi_list, cbi_opt
 #define CB_CODEC_ELEMENT_flag ~, bool, 1, 1, CB_CODEC_KIND_FLAG, 1, NULL, cbi_list, cbi_opt
 #define CB_CODEC_ELEMENT_SCHEMA(e) \
-    e, ((int)e##_min_size * 8), ((int)e##_max_size * 8), CB_CODEC_KIND_NEST, 0, cbi_codec_schema_##e, cbi_each, cbi_maybe, ~
+    e, ((int)e##_min_size * 8), ((int)e##_max_size * 8), CB_CODEC_KIND_NEST, 0, \
+    cbi_codec_schema_##e, cbi_each, cbi_maybe, ~
 
 /* -- what the rows are made of -- */
-#define CB_CODEC_PLAIN(kind, n, width, bits) CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, n, 0, 0, width, bits, 0, 0, NULL)
+#define CB_CODEC_PLAIN(kind, n, width, bits) \
+    CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, n, 0, 0, width, bits, 0, 0, NULL)
 #define CB_CODEC_BOUNDED(kind, n, mark, max) \
-    CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, mark, CB_CODEC_CHECKED((max) >= 1, max), 0, CB_CODEC_PREFIX(max), 0, 0, 0, NULL)
+    CB_CODEC_ENTRY(kind, CB_CODEC_KIND_NONE, n, mark, CB_CODEC_CHECKED((max) >= 1, max), 0, \
+                   CB_CODEC_PREFIX(max), 0, 0, 0, NULL)
 #define CB_CODEC_ENTRY(kind, element, n, mark, bound, base, width, bits, low, high, schema) \
     { CB_CODEC_NAME(n), schema, (double)(low), (double)(high), (uint32_t)offsetof(cbi_codec_self, n), \
       (uint32_t)offsetof(cbi_codec_self, mark), (uint32_t)(bound), (int32_t)(base), \
@@ -524,8 +630,9 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #define CB_CODEC_SPAN_BITS(low, high) (CB_CODEC_BITS_8(low, high, 0) + CB_CODEC_BITS_8(low, high, 8) + \
                                        CB_CODEC_BITS_8(low, high, 16) + CB_CODEC_BITS_8(low, high, 24))
 #define CB_CODEC_BITS_8(low, high, k) \
-    (CB_CODEC_BIT(low, high, (k)) + CB_CODEC_BIT(low, high, (k) + 1) + CB_CODEC_BIT(low, high, (k) + 2) + \
-     CB_CODEC_BIT(low, high, (k) + 3) + CB_CODEC_BIT(low, high, (k) + 4) + CB_CODEC_BIT(low, high, (k) + 5) + \
+    (CB_CODEC_BIT(low, high, (k)) + CB_CODEC_BIT(low, high, (k) + 1) + \
+     CB_CODEC_BIT(low, high, (k) + 2) + CB_CODEC_BIT(low, high, (k) + 3) + \
+     CB_CODEC_BIT(low, high, (k) + 4) + CB_CODEC_BIT(low, high, (k) + 5) + \
      CB_CODEC_BIT(low, high, (k) + 6) + CB_CODEC_BIT(low, high, (k) + 7))
 #define CB_CODEC_BIT(low, high, k) (CB_CODEC_SPAN(low, high) >> (k) != 0)
 
@@ -554,7 +661,8 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
         return &schema; \
     } \
     CB_CODEC_STRAIGHT(T, LIST) \
-    static cb_codec_status T##_encode(const T *from, uint8_t *out, size_t capacity, size_t *size, cb_codec_error *why) \
+    static cb_codec_status T##_encode(const T *from, uint8_t *out, size_t capacity, size_t *size, \
+                                      cb_codec_error *why) \
     { \
         CB_CODEC_DO_ENCODE(T) \
     } \
@@ -594,16 +702,17 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 
 /* ============================== schemas: the field functions ==============================
  *
- * What happens to one field, written once and compiled in two ways. With a field of a constant table they fold to
- * straight-line code (a u32 becomes one load and one store); the loops over tables in the implementation call the
- * same functions with a field that is not known before. The first is taken where the compiler optimises for speed
- * (CB_CODEC_SMALL and CB_CODEC_FAST decide otherwise); when it meets a refusal it gives up without a word, and the
- * second goes over the message again and says why. So reasons cost nothing until they are wanted.
+ * What happens to one field, written once and compiled in two ways. With a field of a constant table they
+ * fold to straight-line code (a u32 becomes one load and one store); the loops over tables in the
+ * implementation call the same functions with a field that is not known before. The first is taken where the
+ * compiler optimises for speed (CB_CODEC_SMALL and CB_CODEC_FAST decide otherwise); when it meets a refusal
+ * it gives up without a word, and the second goes over the message again and says why. So reasons cost
+ * nothing until they are wanted.
  *
  * Room is counted by promises. A block begins only where its least size is there; that much is set aside, and
- * `slack` is what is left beyond it. From then on fixed fields need no check at all: only what is longer than its
- * least (a text's bytes, a list's elements) is compared with slack and taken from it. At the end of a decode, slack
- * is the number of bytes left over. */
+ * `slack` is what is left beyond it. From then on fixed fields need no check at all: only what is longer than
+ * its least (a text's bytes, a list's elements) is compared with slack and taken from it. At the end of a
+ * decode, slack is the number of bytes left over. */
 #if !defined(CB_CODEC_FAST) && !defined(CB_CODEC_SMALL) && defined(__OPTIMIZE__) && \
     (!defined(__OPTIMIZE_SIZE__) || defined(CB_CODEC_NO_STDLIB))
 #define CB_CODEC_FAST 1
@@ -622,7 +731,7 @@ CB_CODEC_DEF size_t cb_codec_describe(const cb_codec_schema *s, char *out, size_
 #if defined(CB_CODEC_FAST)
 #define CB_CODEC_STEP CB_CODEC_HOT
 #elif defined(__clang__)
-#define CB_CODEC_STEP static inline __attribute__((noinline)) /* one copy of each, as gcc has it with -Os anyway */
+#define CB_CODEC_STEP static inline __attribute__((noinline)) /* one copy of each, as gcc does */
 #else
 #define CB_CODEC_STEP static inline
 #endif
@@ -665,7 +774,8 @@ typedef struct cbi_codec_get {
 
 #define CB_CODEC_REFUSED SIZE_MAX /* measure: no size, the fault tells */
 
-CB_CODEC_HOT bool cbi_codec_refuse(cbi_codec_fault *fault, cbi_codec_rule rule, uint64_t number, uint64_t limit)
+CB_CODEC_HOT bool cbi_codec_refuse(cbi_codec_fault *fault, cbi_codec_rule rule, uint64_t number,
+                                   uint64_t limit)
 {
     fault->rule = rule;
     fault->number = number;
@@ -733,8 +843,8 @@ CB_CODEC_HOT void cbi_codec_copy(uint8_t *to, const uint8_t *from, size_t size)
     }
 }
 
-/* Lists and whole structs. A short copy of known size becomes a few moves; a long one must not be known, for gcc makes
- * `rep movs` of it, which takes several times as long. */
+/* Lists and whole structs. A short copy of known size becomes a few moves; a long one must not be known, for
+ * gcc makes `rep movs` of it, which takes several times as long. */
 CB_CODEC_HOT void cbi_codec_copy_items(uint8_t *to, const uint8_t *from, size_t size)
 {
 #if defined(__GNUC__) || defined(__clang__)
@@ -748,14 +858,18 @@ CB_CODEC_HOT void cbi_codec_copy_items(uint8_t *to, const uint8_t *from, size_t 
 
 CB_CODEC_HOT uint64_t cbi_codec_zigzag(uint64_t x) { return (x << 1) ^ (0u - (x >> 63)); }
 CB_CODEC_HOT uint64_t cbi_codec_unzigzag(uint64_t x) { return (x >> 1) ^ (0u - (x & 1u)); }
-CB_CODEC_HOT size_t cbi_codec_prefix(uint32_t bound) { return bound <= 255u ? 1u : bound <= 65535u ? 2u : 4u; }
+CB_CODEC_HOT size_t cbi_codec_prefix(uint32_t bound)
+{
+    return bound <= 255u ? 1u : bound <= 65535u ? 2u : 4u;
+}
+
 /* Bytes that an element of a parameterless kind takes in memory. */
 CB_CODEC_HOT size_t cbi_codec_memory(int kind, size_t width)
 {
     return kind == CB_CODEC_KIND_VARU || kind == CB_CODEC_KIND_VARI ? 8u : width;
 }
 
-/* -- the bit block: filled and used in steps of 4 bytes, so that a number of up to 32 bits always finds room -- */
+/* -- the bit block: in steps of 4 bytes, so that a number of up to 32 bits always finds room -- */
 CB_CODEC_STEP void cbi_codec_put_bits(cbi_codec_put *o, uint32_t value, uint32_t count)
 {
     o->bits.held |= (uint64_t)value << o->bits.held_count;
@@ -805,7 +919,10 @@ CB_CODEC_STEP void cbi_codec_put_close(cbi_codec_put *o)
     switch ((o->bits.held_count + 7u) / 8u) {
     case 1: o->bits.to[0] = (uint8_t)(o->bits.held & 0xffu); break;
     case 2: cbi_codec_store(o->bits.to, o->bits.held, 2); break;
-    case 3: cbi_codec_store(o->bits.to, o->bits.held, 2); o->bits.to[2] = (uint8_t)(o->bits.held >> 16); break;
+    case 3:
+        cbi_codec_store(o->bits.to, o->bits.held, 2);
+        o->bits.to[2] = (uint8_t)(o->bits.held >> 16);
+        break;
     case 4: cbi_codec_store(o->bits.to, o->bits.held, 4); break;
     default: break;
     }
@@ -843,9 +960,9 @@ CB_CODEC_STEP float cbi_codec_dequantise(uint32_t step, double lo, double hi, ui
     return (float)(lo + (double)step * ((hi - lo) / steps));
 }
 
-/* -- measure: whether a value is allowed, and how many bytes it takes beyond its least; CB_CODEC_REFUSED if not. Put
- * and get follow, one function for each group of kinds: plain (copied as it is), var, number (of bits), run (bytes
- * behind a length), list, opt; and `leaf`, which picks one of them by the kind. -- */
+/* -- measure: whether a value is allowed, and how many bytes it takes beyond its least; CB_CODEC_REFUSED if
+ * not. Put and get follow, one function for each group of kinds: plain (copied as it is), var, number (of
+ * bits), run (bytes behind a length), list, opt; and `leaf`, which picks one of them by the kind. -- */
 CB_CODEC_STEP size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
 {
     uint64_t x;
@@ -856,7 +973,8 @@ CB_CODEC_STEP size_t cbi_codec_measure_scalar(int kind, const uint8_t *memory)
     return cb_codec_varu_size(kind == CB_CODEC_KIND_VARI ? cbi_codec_zigzag(x) : x) - 1u;
 }
 
-CB_CODEC_STEP size_t cbi_codec_measure_number(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_number(const cb_codec_field *f, const uint8_t *message,
+                                              cbi_codec_fault *fault)
 {
     const uint8_t *memory = message + f->offset;
     bool ok = true;
@@ -871,7 +989,7 @@ CB_CODEC_STEP size_t cbi_codec_measure_number(const cb_codec_field *f, const uin
         x = (cbi_codec_peek(memory, 4) - (uint64_t)f->base) & 0xffffffffu;
         ok = x <= f->bound || cbi_codec_refuse(fault, CBI_CODEC_RANGE, x, f->bound);
         break;
-    case CB_CODEC_KIND_QUANT: /* NaN is neither below nor above; and bounds the wrong way round allow nothing */
+    case CB_CODEC_KIND_QUANT: /* NaN is neither below nor above; bounds in the wrong order allow nothing */
         memcpy(&real, memory, sizeof real);
         ok = ((real <= 0 || real >= 0) && f->lo < f->hi) || cbi_codec_refuse(fault, CBI_CODEC_NAN, 0, 0);
         break;
@@ -880,7 +998,8 @@ CB_CODEC_STEP size_t cbi_codec_measure_number(const cb_codec_field *f, const uin
     return ok ? 0u : CB_CODEC_REFUSED;
 }
 
-CB_CODEC_STEP size_t cbi_codec_measure_run(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_run(const cb_codec_field *f, const uint8_t *message,
+                                           cbi_codec_fault *fault)
 {
     const uint8_t *memory = message + f->offset;
     size_t size;
@@ -913,7 +1032,8 @@ CB_CODEC_STEP bool cbi_codec_measure_count(const cb_codec_field *f, const uint8_
     return *count <= f->bound || cbi_codec_refuse(fault, CBI_CODEC_COUNT, *count, f->bound);
 }
 
-CB_CODEC_STEP size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_list(const cb_codec_field *f, const uint8_t *message,
+                                            cbi_codec_fault *fault)
 {
     size_t i, count, size;
     if (!cbi_codec_measure_count(f, message, &count, fault)) {
@@ -936,7 +1056,8 @@ CB_CODEC_STEP size_t cbi_codec_measure_opt(const cb_codec_field *f, const uint8_
     return message[f->mark] != 0 ? f->width + cbi_codec_measure_scalar(f->element, message + f->offset) : 0;
 }
 
-CB_CODEC_STEP size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_t *message, cbi_codec_fault *fault)
+CB_CODEC_STEP size_t cbi_codec_measure_leaf(const cb_codec_field *f, const uint8_t *message,
+                                            cbi_codec_fault *fault)
 {
     switch ((int)f->kind) {
     case CB_CODEC_KIND_RANGE:
@@ -1010,7 +1131,7 @@ CB_CODEC_STEP bool cbi_codec_put_number(cbi_codec_put *o, const cb_codec_field *
         return false;
     }
     switch ((int)f->kind) {
-    case CB_CODEC_KIND_FLAG: x = *memory != 0 ? 1u : 0u; break; /* a byte, for a bool of 2 must not become two bits */
+    case CB_CODEC_KIND_FLAG: x = *memory != 0 ? 1u : 0u; break; /* a bool of 2 is no two bits */
     case CB_CODEC_KIND_QUANT:
         memcpy(&real, memory, sizeof real);
         x = cbi_codec_quantise(real, f->lo, f->hi, f->bits);
@@ -1057,7 +1178,8 @@ CB_CODEC_STEP bool cbi_codec_put_list(cbi_codec_put *o, const cb_codec_field *f,
         o->at += size;
     } else {
         for (i = 0; i < count; i++) {
-            cbi_codec_put_scalar(o, f->element, f->width, memory + i * cbi_codec_memory(f->element, f->width));
+            cbi_codec_put_scalar(o, f->element, f->width, memory);
+            memory += cbi_codec_memory(f->element, f->width);
         }
     }
     return true;
@@ -1173,8 +1295,8 @@ CB_CODEC_STEP bool cbi_codec_get_number(cbi_codec_get *in, const cb_codec_field 
         return true;
     default:
         if (x > f->bound) {
-            return cbi_codec_refuse(&in->fault, f->kind == CB_CODEC_KIND_ENUM ? CBI_CODEC_NUMBER : CBI_CODEC_RANGE, x,
-                                    f->bound);
+            cbi_codec_rule rule = f->kind == CB_CODEC_KIND_ENUM ? CBI_CODEC_NUMBER : CBI_CODEC_RANGE;
+            return cbi_codec_refuse(&in->fault, rule, x, f->bound);
         }
         cbi_codec_poke(memory, (uint64_t)f->base + x, 4);
         return true;
@@ -1185,7 +1307,8 @@ CB_CODEC_STEP bool cbi_codec_get_run(cbi_codec_get *in, const cb_codec_field *f,
 {
     uint8_t *memory = (uint8_t *)to + f->offset;
     cb_slice run;
-    if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_LENGTH, &run.size) || !cbi_codec_get_extra(in, run.size)) {
+    if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_LENGTH, &run.size) ||
+        !cbi_codec_get_extra(in, run.size)) {
         return false;
     }
     run.data = in->at;
@@ -1248,8 +1371,9 @@ CB_CODEC_STEP bool cbi_codec_get_list(cbi_codec_get *in, const cb_codec_field *f
     return true;
 }
 
-/* The presence bit of any opt. An absent value becomes zero, so that nothing of an earlier message shows through. */
-CB_CODEC_STEP bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, size_t memory_size)
+/* The presence bit of any opt. An absent value becomes zero, so nothing of an earlier message stays. */
+CB_CODEC_STEP bool cbi_codec_get_has(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message,
+                                     size_t memory_size)
 {
     bool has = cbi_codec_get_bits(in, 1) != 0;
     message[f->mark] = has ? 1u : 0u;
@@ -1265,7 +1389,8 @@ CB_CODEC_STEP bool cbi_codec_get_opt(cbi_codec_get *in, const cb_codec_field *f,
     if (!cbi_codec_get_has(in, f, message, cbi_codec_memory(f->element, f->width))) {
         return true;
     }
-    return cbi_codec_get_extra(in, f->width) && cbi_codec_get_scalar(in, f->element, f->width, message + f->offset);
+    return cbi_codec_get_extra(in, f->width) &&
+           cbi_codec_get_scalar(in, f->element, f->width, message + f->offset);
 }
 
 CB_CODEC_STEP bool cbi_codec_get_leaf(cbi_codec_get *in, const cb_codec_field *f, void *to)
@@ -1317,10 +1442,11 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
 
 /* ============================== schemas: straight-line code ==============================
  *
- * For each schema, three functions each way: `body` is one statement a field, in the parent's block where the schema
- * is nested; `block` is a body with bits of its own; `some` is a number of blocks, as many as one message, an opt or a
- * list holds. A struct without padding, bits or variable parts is already what the wire wants (`same`: its fields
- * are in order and nothing else adds to its size), so a list of those is one memcpy. */
+ * For each schema, three functions each way: `body` is one statement a field, in the parent's block where the
+ * schema is nested; `block` is a body with bits of its own; `some` is a number of blocks, as many as one
+ * message, an opt or a list holds. A struct without padding, bits or variable parts is already what the wire
+ * wants (`same`: its fields are in order and nothing else adds to its size), so a list of those is one
+ * memcpy. */
 #if !defined(CB_CODEC_FAST)
 #define CB_CODEC_STRAIGHT(T, LIST)
 #define CB_CODEC_DO_ENCODE(T) return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why);
@@ -1343,16 +1469,19 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
         return CB_CODEC_OK; \
     } \
     CB_CODEC_REFUSE_DECODE(T)
-#if defined(CB_CODEC_BRIEF) /* the tables and what walks over them are then not linked, unless something else needs them */
+#if defined(CB_CODEC_BRIEF) /* nothing below needs the tables, so a linker can leave them out */
 #define CB_CODEC_REFUSE_ENCODE(T) \
     (void)size; \
-    return cbi_codec_brief(why, CB_CODEC_NAME(T), o.fault.rule == CBI_CODEC_FULL ? CB_CODEC_E_FULL : CB_CODEC_E_VALUE);
+    return cbi_codec_brief(why, CB_CODEC_NAME(T), \
+                           o.fault.rule == CBI_CODEC_FULL ? CB_CODEC_E_FULL : CB_CODEC_E_VALUE);
 #define CB_CODEC_REFUSE_DECODE(T) \
     memset(to, 0, sizeof(T)); \
     return cbi_codec_brief(why, CB_CODEC_NAME(T), cbi_codec_rule_status(g.fault.rule));
 #else
-#define CB_CODEC_REFUSE_ENCODE(T) return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why);
-#define CB_CODEC_REFUSE_DECODE(T) return cb_codec_decode(cbi_codec_schema_##T(), to, in, size, why);
+#define CB_CODEC_REFUSE_ENCODE(T) \
+    return cb_codec_encode(cbi_codec_schema_##T(), from, out, capacity, size, why);
+#define CB_CODEC_REFUSE_DECODE(T) \
+    return cb_codec_decode(cbi_codec_schema_##T(), to, in, size, why);
 #endif
 
 #define CB_CODEC_STRAIGHT(T, LIST) \
@@ -1426,8 +1555,8 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
     }
 #endif
 
-/* One statement a field: v is the message, f its row in the table, which moves on. The bits of the enclosing block
- * wait while elements are at work. */
+/* One statement a field: v is the message, f its row in the table, which moves on. The bits of the enclosing
+ * block wait while elements are at work. */
 #define CB_CODEC_PUT_cbi_leaf(T, n) CB_CODEC_DO(cbi_codec_put_leaf(o, f, v))
 #define CB_CODEC_PUT_cbi_plain(T, n) CB_CODEC_DO(cbi_codec_put_plain(o, f, v))
 #define CB_CODEC_PUT_cbi_var(T, n) CB_CODEC_DO(cbi_codec_put_var(o, f, v))
@@ -1480,7 +1609,8 @@ CB_CODEC_STEP cb_codec_status cbi_codec_brief(cb_codec_error *why, const char *t
     { \
         cbi_codec_bits outer = in->bits; \
         size_t count; \
-        if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_COUNT, &count) || !cbi_codec_get_some_##T(in, v->n, count)) { \
+        if (!cbi_codec_get_prefix(in, f->bound, CBI_CODEC_COUNT, &count) || \
+            !cbi_codec_get_some_##T(in, v->n, count)) { \
             return false; \
         } \
         v->n##_count = (uint32_t)count; \
@@ -1543,7 +1673,7 @@ CB_CODEC_DEF size_t cb_codec_varu_put(uint8_t *at, uint64_t x)
     return size;
 }
 
-/* A last byte of zero would be a longer form of a number that has a shorter one; a tenth byte has one bit to give. */
+/* A last byte of zero would make a longer form of a shorter number; a tenth byte has one bit to give. */
 CB_CODEC_DEF size_t cb_codec_varu_get(const uint8_t *at, size_t size, uint64_t *x)
 {
     uint64_t value = 0;
@@ -1563,8 +1693,8 @@ CB_CODEC_DEF size_t cb_codec_varu_get(const uint8_t *at, size_t size, uint64_t *
 
 /* -- 2. pure leaves: copies and text -- */
 
-/* Hot: blocks of 64 become vector moves on every target that has them; the last block overlaps the one before, so
- * there is no tail. Shorter and longer ones are libc's. */
+/* Hot: blocks of 64 become vector moves on every target that has them; the last block overlaps the one
+ * before, so there is no tail. Shorter and longer ones are libc's. */
 CB_CODEC_DEF void cb_codec_copy(uint8_t *to, const uint8_t *from, size_t size)
 {
 #if !defined(CB_CODEC_SMALL)
@@ -1580,9 +1710,8 @@ CB_CODEC_DEF void cb_codec_copy(uint8_t *to, const uint8_t *from, size_t size)
     cbi_codec_copy(to, from, size);
 }
 
-
-/* Bytes of the character that begins at `at`, or 0 where none does (RFC 3629 section 4). The second byte of some
- * leads has a narrower range: that is what keeps over-long forms, surrogates and the end of Unicode out. */
+/* Bytes of the character that begins at `at`, or 0 where none does (RFC 3629 section 4). The second byte of
+ * some leads has a narrower range: that is what keeps over-long forms, surrogates and the too large out. */
 static size_t cbi_codec_utf8_char(const uint8_t *at, size_t left)
 {
     uint8_t lead = at[0], low = 0x80, high = 0xbf;
@@ -1606,7 +1735,7 @@ static size_t cbi_codec_utf8_char(const uint8_t *at, size_t left)
     return size;
 }
 
-/* Eight bytes at once while they are all from 1 to 127: subtracting 1 from each raises the top bit of a zero. */
+/* Eight bytes at once while all are from 1 to 127: subtracting 1 from each raises the top bit of a zero. */
 CB_CODEC_DEF bool cb_codec_text_valid(const uint8_t *data, size_t size)
 {
     size_t at = 0, step;
@@ -1678,8 +1807,9 @@ static void cbi_codec_flags_unpack_plain(uint8_t *flags, const uint8_t *bytes, s
 }
 
 #if !defined(CB_CODEC_SMALL)
-/* Hot: eight flags in one word. Folding x into "not zero" and multiplying moves bit 8k to bit 56 + k; the way back
- * spreads the byte over eight lanes, keeps one bit in each, and makes ones of them. Returns how many were done. */
+/* Hot: eight flags in one word. Folding x into "not zero" and multiplying moves bit 8k to bit 56 + k; the way
+ * back spreads the byte over eight lanes, keeps one bit in each, and makes ones of them. Returns how many
+ * were done. */
 static size_t cbi_codec_flags_pack_swar_hot(uint8_t *bytes, const uint8_t *flags, size_t count)
 {
     size_t i;
@@ -1705,8 +1835,9 @@ static size_t cbi_codec_flags_unpack_swar_hot(uint8_t *flags, const uint8_t *byt
 #endif
 
 #if defined(CBI_CODEC_SSE2)
-/* Hot: 64 flags become one word. Comparing with zero and taking the top bit of each lane gives the flags upside down;
- * four of these are turned over and stored at once, which is what makes it keep up with the loads. */
+/* Hot: 64 flags become one word. Comparing with zero and taking the top bit of each lane gives the flags
+ * upside down; four of these are turned over and stored at once, which is what makes it keep up with the
+ * loads. */
 static uint64_t cbi_codec_flags_zero_hot(const uint8_t *flags)
 {
     __m128i x = _mm_loadu_si128((const __m128i *)(const void *)flags);
@@ -1717,15 +1848,16 @@ static size_t cbi_codec_flags_pack_sse2_hot(uint8_t *bytes, const uint8_t *flags
 {
     size_t i;
     for (i = 0; i + 64u <= count; i += 64) {
-        uint64_t low = cbi_codec_flags_zero_hot(flags + i) | cbi_codec_flags_zero_hot(flags + i + 16) << 16;
-        uint64_t high = cbi_codec_flags_zero_hot(flags + i + 32) | cbi_codec_flags_zero_hot(flags + i + 48) << 16;
+        const uint8_t *at = flags + i;
+        uint64_t low = cbi_codec_flags_zero_hot(at) | cbi_codec_flags_zero_hot(at + 16) << 16;
+        uint64_t high = cbi_codec_flags_zero_hot(at + 32) | cbi_codec_flags_zero_hot(at + 48) << 16;
         cbi_codec_store(bytes + i / 8u, ~(low | high << 32), 8);
     }
     return i;
 }
 
-/* Hot: eight bytes become 64 flags. Each byte is doubled three times, so that it fills eight lanes; one bit is kept
- * in each lane, and what is left of it becomes one. */
+/* Hot: eight bytes become 64 flags. Each byte is doubled three times, so that it fills eight lanes; one bit
+ * is kept in each lane, and what is left of it becomes one. */
 static size_t cbi_codec_flags_unpack_sse2_hot(uint8_t *flags, const uint8_t *bytes, size_t count)
 {
     const __m128i lane = _mm_set1_epi64x((long long)0x8040201008040201u);
@@ -1999,7 +2131,7 @@ CB_CODEC_DEF void cb_codec_bits_write(cb_codec_bit_writer *w, uint64_t value, ui
         w->status = CB_CODEC_E_VALUE;
         return;
     }
-    if ((w->held_count + count + 7u) / 8u > w->capacity - w->size) { /* the last, unfilled byte has its place too */
+    if ((w->held_count + count + 7u) / 8u > w->capacity - w->size) { /* with the last, unfilled byte */
         w->status = CB_CODEC_E_FULL;
         return;
     }
@@ -2050,7 +2182,8 @@ CB_CODEC_DEF uint64_t cb_codec_bits_read(cb_codec_bit_reader *r, uint32_t count)
     if (r->status == CB_CODEC_OK && count > 64u) {
         r->status = CB_CODEC_E_ARG;
     }
-    if (r->status == CB_CODEC_OK && count > r->held_count && (count - r->held_count + 7u) / 8u > r->size - r->at) {
+    if (r->status == CB_CODEC_OK && count > r->held_count &&
+        (count - r->held_count + 7u) / 8u > r->size - r->at) {
         r->status = CB_CODEC_E_CUT;
     }
     if (r->status != CB_CODEC_OK) {
@@ -2103,7 +2236,8 @@ static void cbi_codec_say_signed(cbi_codec_text *t, int64_t x)
     cbi_codec_say_number(t, x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
 }
 
-/* Bounds of quants: six decimals at most, the last zeros left out; beyond 10^15 whole multiples of a power of ten. */
+/* Bounds of quants: six decimals at most, the last zeros left out; beyond 10^15 whole multiples of a power of
+ * ten. */
 static void cbi_codec_say_real(cbi_codec_text *t, double x)
 {
     uint64_t whole, part, unit;
@@ -2137,7 +2271,8 @@ static void cbi_codec_say_end(cbi_codec_text *t)
 }
 
 /* "<number><middle><limit><end>" */
-static void cbi_codec_say_fault(cbi_codec_text *t, const cbi_codec_fault *fault, const char *middle, const char *end)
+static void cbi_codec_say_fault(cbi_codec_text *t, const cbi_codec_fault *fault, const char *middle,
+                                const char *end)
 {
     cbi_codec_say_number(t, fault->number);
     cbi_codec_say(t, middle);
@@ -2159,7 +2294,10 @@ static void cbi_codec_say_reason(cbi_codec_text *t, const cb_codec_field *f, con
     switch ((int)fault->rule) {
     case CBI_CODEC_FULL: cbi_codec_say_fault(t, fault, " bytes, room for ", ""); break;
     case CBI_CODEC_CUT: cbi_codec_say_fault(t, fault, " bytes needed, ", " left"); break;
-    case CBI_CODEC_TRAILING: cbi_codec_say_number(t, fault->number); cbi_codec_say(t, " bytes left over"); break;
+    case CBI_CODEC_TRAILING:
+        cbi_codec_say_number(t, fault->number);
+        cbi_codec_say(t, " bytes left over");
+        break;
     case CBI_CODEC_COUNT: cbi_codec_say_fault(t, fault, " elements, at most ", ""); break;
     case CBI_CODEC_LENGTH: cbi_codec_say_fault(t, fault, " bytes, at most ", ""); break;
     case CBI_CODEC_NUMBER: cbi_codec_say_fault(t, fault, ", at most ", ""); break;
@@ -2177,8 +2315,8 @@ static void cbi_codec_say_reason(cbi_codec_text *t, const cb_codec_field *f, con
 }
 #endif
 
-/* Fills `why` in steps, from the inside out: the reason where a rule was broken, then a piece of the path for each
- * level that is left. why may be NULL. */
+/* Fills `why` in steps, from the inside out: the reason where a rule was broken, then a piece of the path for
+ * each level that is left. why may be NULL. */
 static void cbi_codec_why_begin(cb_codec_error *why, const cb_codec_field *f, const cbi_codec_fault *fault)
 {
     if (why == NULL) {
@@ -2240,10 +2378,10 @@ static void cbi_codec_why_element(cb_codec_error *why, size_t index)
     (void)index;
 }
 
-/* -- 7. the walks over tables. Each is a pair that calls itself in turns, as deep as the declarations are nested:
- * `fields` for one struct, `some` for the blocks of a message, an opt (indexed false) or a list. -- */
-static size_t cbi_codec_measure_some(const cb_codec_schema *s, const uint8_t *items, size_t count, bool indexed,
-                                     cb_codec_error *why);
+/* -- 7. the walks over tables. Each is a pair that calls itself in turns, as deep as the declarations are
+ * nested: `fields` for one struct, `some` for the blocks of a message, an opt (indexed false) or a list -- */
+static size_t cbi_codec_measure_some(const cb_codec_schema *s, const uint8_t *items, size_t count,
+                                     bool indexed, cb_codec_error *why);
 
 static size_t cbi_codec_measure_field(const cb_codec_field *f, const uint8_t *message, cb_codec_error *why);
 
@@ -2263,8 +2401,8 @@ static size_t cbi_codec_measure_fields(const cb_codec_schema *s, const uint8_t *
     return total;
 }
 
-static size_t cbi_codec_measure_some(const cb_codec_schema *s, const uint8_t *items, size_t count, bool indexed,
-                                     cb_codec_error *why)
+static size_t cbi_codec_measure_some(const cb_codec_schema *s, const uint8_t *items, size_t count,
+                                     bool indexed, cb_codec_error *why)
 {
     size_t total = count * s->min_size, size, i;
     for (i = 0; i < count; i++) {
@@ -2303,7 +2441,8 @@ static size_t cbi_codec_measure_field(const cb_codec_field *f, const uint8_t *me
     return size;
 }
 
-static bool cbi_codec_put_some(cbi_codec_put *o, const cb_codec_schema *s, const uint8_t *items, size_t count);
+static bool cbi_codec_put_some(cbi_codec_put *o, const cb_codec_schema *s, const uint8_t *items,
+                               size_t count);
 
 static bool cbi_codec_put_fields(cbi_codec_put *o, const cb_codec_schema *s, const uint8_t *message)
 {
@@ -2352,11 +2491,13 @@ static bool cbi_codec_put_some(cbi_codec_put *o, const cb_codec_schema *s, const
     return true;
 }
 
-static bool cbi_codec_get_some(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *items, size_t count, bool indexed,
-                               cb_codec_error *why);
-static bool cbi_codec_get_field(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, cb_codec_error *why);
+static bool cbi_codec_get_some(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *items, size_t count,
+                               bool indexed, cb_codec_error *why);
+static bool cbi_codec_get_field(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message,
+                                cb_codec_error *why);
 
-static bool cbi_codec_get_fields(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *message, cb_codec_error *why)
+static bool cbi_codec_get_fields(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *message,
+                                 cb_codec_error *why)
 {
     uint32_t i;
     for (i = 0; i < s->field_count; i++) {
@@ -2368,8 +2509,8 @@ static bool cbi_codec_get_fields(cbi_codec_get *in, const cb_codec_schema *s, ui
     return true;
 }
 
-static bool cbi_codec_get_some(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *items, size_t count, bool indexed,
-                               cb_codec_error *why)
+static bool cbi_codec_get_some(cbi_codec_get *in, const cb_codec_schema *s, uint8_t *items, size_t count,
+                               bool indexed, cb_codec_error *why)
 {
     size_t i;
     bool ok = cbi_codec_get_extra(in, count * s->min_size); /* count is within its bound: it cannot wrap */
@@ -2390,7 +2531,8 @@ static bool cbi_codec_get_some(cbi_codec_get *in, const cb_codec_schema *s, uint
     return ok;
 }
 
-static bool cbi_codec_get_field(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message, cb_codec_error *why)
+static bool cbi_codec_get_field(cbi_codec_get *in, const cb_codec_field *f, uint8_t *message,
+                                cb_codec_error *why)
 {
     const cb_codec_schema *s = f->schema != NULL ? f->schema() : NULL;
     bool is_list = f->kind == CB_CODEC_KIND_LIST, ok;
@@ -2421,7 +2563,8 @@ static bool cbi_codec_get_field(cbi_codec_get *in, const cb_codec_field *f, uint
 }
 
 /* -- 8. public: encode and decode -- */
-CB_CODEC_DEF cb_codec_status cb_codec_validate(const cb_codec_schema *s, const void *message, cb_codec_error *why)
+CB_CODEC_DEF cb_codec_status cb_codec_validate(const cb_codec_schema *s, const void *message,
+                                               cb_codec_error *why)
 {
     CB_CODEC_ASSERT(s != NULL && message != NULL);
     if (cbi_codec_measure_fields(s, (const uint8_t *)message, why) == CB_CODEC_REFUSED) {
@@ -2462,8 +2605,8 @@ CB_CODEC_DEF cb_codec_status cb_codec_encode(const cb_codec_schema *s, const voi
     return CB_CODEC_OK;
 }
 
-CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *message, const uint8_t *in, size_t size,
-                                             cb_codec_error *why)
+CB_CODEC_DEF cb_codec_status cb_codec_decode(const cb_codec_schema *s, void *message, const uint8_t *in,
+                                             size_t size, cb_codec_error *why)
 {
     cbi_codec_get g;
     bool ok;
@@ -2548,7 +2691,10 @@ static bool cbi_codec_equal_counted(const cb_codec_field *f, const uint8_t *a, c
     if (f->element == CB_CODEC_KIND_FLAG) {
         return cbi_codec_equal_flags(x, y, count);
     }
-    return cbi_codec_equal_bytes(x, y, f->kind == CB_CODEC_KIND_BYTES ? count : count * cbi_codec_memory(f->element, f->width));
+    if (f->kind != CB_CODEC_KIND_BYTES) {
+        count *= cbi_codec_memory(f->element, f->width);
+    }
+    return cbi_codec_equal_bytes(x, y, count);
 }
 
 static bool cbi_codec_equal_field(const cb_codec_field *f, const uint8_t *a, const uint8_t *b)
@@ -2593,8 +2739,8 @@ CB_CODEC_DEF bool cb_codec_equal(const cb_codec_schema *s, const void *a, const 
 
 /* -- 10. public: the layout -- */
 
-/* FNV-1a over what decides the bytes, little-endian: kind, element, bits, bound, base, lo, hi; a nested schema stands
- * where it is used, between its field and an end mark. */
+/* FNV-1a over what decides the bytes, little-endian: kind, element, bits, bound, base, lo, hi; a nested
+ * schema stands where it is used, between its field and an end mark. */
 static uint64_t cbi_codec_hash(uint64_t hash, uint64_t value, size_t bytes)
 {
     size_t i;
@@ -2740,13 +2886,14 @@ CB_CODEC_DEF const char *cb_codec_status_str(cb_codec_status status)
 
 /* MIT No Attribution
  *
- * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
- * documentation files (the "Software"), to deal in the Software without restriction, including without limitation
- * the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
- * permit persons to whom the Software is furnished to do so.
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+ * associated documentation files (the "Software"), to deal in the Software without restriction, including
+ * without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is furnished to do so.
  *
- * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
- * WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
- * COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
- * OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+ * LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+ * EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+ * IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE
+ * USE OR OTHER DEALINGS IN THE SOFTWARE.
  */

@@ -1,6 +1,7 @@
-/* test_codec.c - tests of cb_codec.h. Byte vectors are worked out by hand (docs/wire-codec.md shows how), never taken
- * from the code; a second writer in this file, bit by bit and without tables, is what random messages are held against.
- * Straight-line code (CB_CODEC_FAST) and the walks over tables (cb_codec_encode, cb_codec_decode) are both run on all. */
+/* test_codec.c - tests of cb_codec.h. Byte vectors are worked out by hand (docs/wire-codec.md shows how),
+ * never taken from the code; a second writer in this file, bit by bit and without tables, is what random
+ * messages are held against. Straight-line code (CB_CODEC_FAST) and the walks over tables (cb_codec_encode,
+ * cb_codec_decode) are both run on all. */
 #define CB_CODEC_IMPLEMENTATION
 #if !defined(CB_CODEC_SMALL)
 #define CB_CODEC_FAST 1 /* also where this file is compiled without optimisation */
@@ -22,7 +23,8 @@ CB_CODEC_SCHEMA(vars, VARS)
 CB_CODEC_SCHEMA(smalls, SMALLS)
 #define PART(F) F(range, n, 1, 5)
 CB_CODEC_SCHEMA(part, PART)
-#define WIDE(F) F(range, a, -2147483647 - 1, 2147483647) F(enum, b, 2147483647) F(flag, c) F(quant, d, -1000, 1000, 24)
+#define WIDE(F) \
+    F(range, a, -2147483647 - 1, 2147483647) F(enum, b, 2147483647) F(flag, c) F(quant, d, -1000, 1000, 24)
 CB_CODEC_SCHEMA(wide, WIDE)
 #define LEVELS(F) F(quant, a, 0, 255, 8) F(quant, b, -1, 1, 2)
 CB_CODEC_SCHEMA(levels, LEVELS)
@@ -34,7 +36,8 @@ CB_CODEC_SCHEMA(blobs, BLOBS)
 CB_CODEC_SCHEMA(point, POINT)
 #define SPOT(F) F(flag, lit) F(quant, level, 0, 7, 3) F(u8, id)
 CB_CODEC_SCHEMA(spot, SPOT)
-#define LISTS(F) F(list, a, u16, 32) F(list, b, flag, 300) F(list, c, vari, 4) F(list, d, point, 3) F(list, e, spot, 3)
+#define LISTS(F) \
+    F(list, a, u16, 32) F(list, b, flag, 300) F(list, c, vari, 4) F(list, d, point, 3) F(list, e, spot, 3)
 CB_CODEC_SCHEMA(lists, LISTS)
 #define NESTS(F) F(flag, a) F(nest, b, spot) F(flag, c) F(nest, d, point)
 CB_CODEC_SCHEMA(nests, NESTS)
@@ -65,11 +68,11 @@ CB_CODEC_SCHEMA(bools, BOOLS)
 CB_CODEC_SCHEMA(player, PLAYER)
 
 #define EVERY(F) \
-    F(u8, a) F(flag, b) F(u16, c) F(u32, d) F(range, e, -100, 1000) F(u64, f) F(i8, g) F(enum, h, 200) F(i16, i) \
-    F(i32, j) F(i64, k) F(quant, l, -64, 64, 20) F(f32, m) F(f64, n) F(varu, o) F(vari, p) F(text, q, 12) \
-    F(bytes, r, 300) F(view, s, 9) F(list, t, u32, 5) F(list, u, flag, 40) F(list, v, varu, 6) F(list, w, spot, 4) \
-    F(list, x, point, 7) F(nest, y, spot) F(opt, z, i16) F(opt, aa, spot) F(nest, bb, deep_3) F(flag, cc) \
-    F(list, dd, deep_2, 2) F(opt, ee, point) F(list, ff, f64, 3)
+    F(u8, a) F(flag, b) F(u16, c) F(u32, d) F(range, e, -100, 1000) F(u64, f) F(i8, g) F(enum, h, 200) \
+    F(i16, i) F(i32, j) F(i64, k) F(quant, l, -64, 64, 20) F(f32, m) F(f64, n) F(varu, o) F(vari, p) \
+    F(text, q, 12) F(bytes, r, 300) F(view, s, 9) F(list, t, u32, 5) F(list, u, flag, 40) F(list, v, varu, 6) \
+    F(list, w, spot, 4) F(list, x, point, 7) F(nest, y, spot) F(opt, z, i16) F(opt, aa, spot) \
+    F(nest, bb, deep_3) F(flag, cc) F(list, dd, deep_2, 2) F(opt, ee, point) F(list, ff, f64, 3)
 CB_CODEC_SCHEMA(every, EVERY)
 
 /* ---- any schema through one set of pointers ---- */
@@ -96,7 +99,8 @@ typedef struct ops {
 #endif
 
 #define OPS(T) \
-    static cb_codec_status T##_enc(const void *v, uint8_t *out, size_t cap, size_t *size, cb_codec_error *why) \
+    static cb_codec_status T##_enc(const void *v, uint8_t *out, size_t cap, size_t *size, \
+        cb_codec_error *why) \
     { \
         return T##_encode((const T *)v, out, cap, size, why); \
     } \
@@ -134,9 +138,10 @@ static size_t from_hex(const char *hex, uint8_t *out)
     return n;
 }
 
-/* What straight-line code and the walk over the table say about these bytes, which must be the same. The bytes are
- * given at their exact size and at an odd address. *v: what was decoded. */
-static cb_codec_status decode_both(const ops *t, void *v, const uint8_t *bytes, size_t size, cb_codec_error *why)
+/* What straight-line code and the walk over the table say about these bytes, which must be the same. The
+ * bytes are given at their exact size and at an odd address. *v: what was decoded. */
+static cb_codec_status decode_both(const ops *t, void *v, const uint8_t *bytes, size_t size,
+    cb_codec_error *why)
 {
     size_t memory = t->schema()->memory;
     uint8_t *block = (uint8_t *)malloc(size + 1u);
@@ -156,7 +161,8 @@ static cb_codec_status decode_both(const ops *t, void *v, const uint8_t *bytes, 
     slow = cb_codec_decode(t->schema(), other, block + 1, size, &slow_why);
     CBT_EQ(fast, slow);
     CBT_EQ(t->brief(other, block + 1, size), slow);
-    slow = cb_codec_decode(t->schema(), other, block + 1, size, &slow_why); /* once more into what is not zero now */
+    /* once more into what is not zero now */
+    slow = cb_codec_decode(t->schema(), other, block + 1, size, &slow_why);
     CBT_EQ(fast, slow);
     CBT_STR(why->field, slow_why.field);
     CBT_STR(why->reason, slow_why.reason);
@@ -175,7 +181,8 @@ static cb_codec_status decode_both(const ops *t, void *v, const uint8_t *bytes, 
     return fast;
 }
 
-static void refused(const ops *t, const char *hex, cb_codec_status status, const char *field, const char *reason)
+static void refused(const ops *t, const char *hex, cb_codec_status status, const char *field,
+    const char *reason)
 {
     static uint8_t bytes[1024];
     size_t memory = t->schema()->memory, i, size = from_hex(hex, bytes);
@@ -305,7 +312,8 @@ static void codec_floats_keep_every_bit(void)
     v.a = -0.0f;
     v.b = 0.0;
     exactly_hex(&reals_ops, &v, "00000080 0000000000000000");
-    memcpy(&v.a, &nan32, 4); /* quiet and signalling NaN with their payloads; memcpy, for x87 would quieten them */
+    /* quiet and signalling NaN with their payloads; memcpy, for x87 would quieten them */
+    memcpy(&v.a, &nan32, 4);
     memcpy(&v.b, &nan64, 8);
     exactly_hex(&reals_ops, &v, "4523c17f 010000000000f0ff");
 }
@@ -313,7 +321,8 @@ static void codec_floats_keep_every_bit(void)
 static void codec_varints_take_the_least_bytes(void)
 {
     static const struct { uint64_t u; int64_t i; const char *hex; } rows[] = {
-        { 0, 0, "00 00" }, { 1, -1, "01 01" }, { 127, -64, "7f 7f" }, { 128, 64, "8001 8001" }, { 300, 63, "ac02 7e" },
+        { 0, 0, "00 00" }, { 1, -1, "01 01" }, { 127, -64, "7f 7f" }, { 128, 64, "8001 8001" },
+        { 300, 63, "ac02 7e" },
         { 16383, -8192, "ff7f ff7f" }, { 16384, 8192, "808001 808001" },
         { UINT64_MAX, INT64_MIN, "ffffffffffffffffff01 ffffffffffffffffff01" },
         { UINT64_C(1) << 63, INT64_MAX, "80808080808080808001 feffffffffffffffff01" },
@@ -372,7 +381,8 @@ static void codec_bits_of_full_width(void)
 static void codec_quants_take_the_nearest_step_and_saturate(void)
 {
     static const struct { float a, b; const char *hex; } rows[] = {
-        { 3.4f, -1.0f, "03 00" }, { 3.6f, -0.7f, "04 00" }, { -1.0f, -0.6f, "00 01" }, { 1e30f, 0.4f, "ff 02" },
+        { 3.4f, -1.0f, "03 00" }, { 3.6f, -0.7f, "04 00" }, { -1.0f, -0.6f, "00 01" },
+        { 1e30f, 0.4f, "ff 02" },
         { 254.6f, 0.6f, "ff 02" }, { 0.4f, 0.7f, "00 03" }, { 255.0f, 5.0f, "ff 03" },
     };
     size_t i, size = 0;
@@ -387,7 +397,8 @@ static void codec_quants_take_the_nearest_step_and_saturate(void)
         CBT_EQ(levels_decode(&back, out, size, NULL), CB_CODEC_OK);
         CBT_CHECK(levels_equal(&v, &back)); /* by step, so what was rounded is equal */
     }
-    CBT_CHECK(back.a >= 255.0f && back.a <= 255.0f && back.b >= 1.0f && back.b <= 1.0f); /* the ends are exact */
+    /* the ends are exact */
+    CBT_CHECK(back.a >= 255.0f && back.a <= 255.0f && back.b >= 1.0f && back.b <= 1.0f);
     v.a = 300.0f;
     v.b = -1e-3f;
     exactly_hex(&levels_ops, &v, "ff 01");
@@ -456,7 +467,8 @@ static void codec_bytes_and_views(void)
     exactly_hex(&blobs_ops, &v, "00 0000");
 }
 
-/* b: ten flags, the first and the last set: 01 02. c: -1 is 1, 64 is 128. e: 1 + (5 << 1) = 0b in a byte of its own. */
+/* b: ten flags, the first and the last set: 01 02. c: -1 is 1, 64 is 128. e: 1 + (5 << 1) = 0b in a byte of
+ * its own. */
 static void codec_lists(void)
 {
     static lists v;
@@ -532,7 +544,8 @@ static void codec_a_message_without_fields_is_no_bytes(void)
     CBT_EQ(nothing_decode(&v, NULL, 0, NULL), CB_CODEC_OK);
 }
 
-/* 65535 steps over 16384: x = 12.5 is step floor(8204.5 * 65535 / 16384 + 0.5) = 32817 = 0x8031; y = 0 is 32768. */
+/* 65535 steps over 16384: x = 12.5 is step floor(8204.5 * 65535 / 16384 + 0.5) = 32817 = 0x8031; y = 0 is
+ * 32768. */
 static void codec_player_of_the_readme(void)
 {
     player v;
@@ -584,9 +597,12 @@ static void codec_sizes_of_the_two_shapes(void)
 /* ---- each way in which bytes can be wrong ---- */
 static void codec_varint_refuses_ten_bytes_that_go_on(void) /* */
 {
-    refused(&vars_ops, "80808080808080808080 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
-    refused(&vars_ops, "00 ffffffffffffffffffffff", CB_CODEC_E_FORM, "vars.i", "number longer than it needs or than 64 bits");
-    refused(&vars_ops, "8080808080808080808000 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "80808080808080808080 00", CB_CODEC_E_FORM, "vars.u",
+        "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "00 ffffffffffffffffffffff", CB_CODEC_E_FORM, "vars.i",
+        "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "8080808080808080808000 00", CB_CODEC_E_FORM, "vars.u",
+        "number longer than it needs or than 64 bits");
     refused(&vars_ops, "80 80", CB_CODEC_E_CUT, "vars.u", "1 bytes needed, 0 left");
 }
 
@@ -598,16 +614,21 @@ static void codec_varint_refuses_above_64_bits(void) /* Q-02 */
     size_t size = from_hex("ffffffffffffffffff01 00", bytes);
     CBT_EQ(decode_both(&vars_ops, &v, bytes, size, &why), CB_CODEC_OK);
     CBT_CHECK(v.u == UINT64_MAX);
-    refused(&vars_ops, "ffffffffffffffffff02 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
-    refused(&vars_ops, "8080808080808080807f 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "ffffffffffffffffff02 00", CB_CODEC_E_FORM, "vars.u",
+        "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "8080808080808080807f 00", CB_CODEC_E_FORM, "vars.u",
+        "number longer than it needs or than 64 bits");
 }
 
-static void codec_varint_refuses_longer_forms(void) /* values, elements and opts alike; lengths have one form */
+/* values, elements and opts alike; lengths have one form */
+static void codec_varint_refuses_longer_forms(void)
 {
     refused(&vars_ops, "8100 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
     refused(&vars_ops, "01 818000", CB_CODEC_E_FORM, "vars.i", "number longer than it needs or than 64 bits");
-    refused(&vars_ops, "80808080808080808000 00", CB_CODEC_E_FORM, "vars.u", "number longer than it needs or than 64 bits");
-    refused(&lists_ops, "00 0000 01 8100 00 00", CB_CODEC_E_FORM, "lists.c", "number longer than it needs or than 64 bits");
+    refused(&vars_ops, "80808080808080808000 00", CB_CODEC_E_FORM, "vars.u",
+        "number longer than it needs or than 64 bits");
+    refused(&lists_ops, "00 0000 01 8100 00 00", CB_CODEC_E_FORM, "lists.c",
+        "number longer than it needs or than 64 bits");
     refused(&opts_ops, "08 8000", CB_CODEC_E_FORM, "opts.d", "number longer than it needs or than 64 bits");
 }
 
@@ -622,7 +643,8 @@ static void codec_decode_refuses_lengths_near_the_end_of_the_type(void) /* Q-04 
     refused(&bulk_ops, "71110100", CB_CODEC_E_BOUND, "bulk.items", "70001 elements, at most 70000");
 }
 
-static void codec_decode_refuses_counts_without_bytes(void) /* each element is paid for by bytes */
+/* each element is paid for by bytes */
+static void codec_decode_refuses_counts_without_bytes(void)
 {
     refused(&bulk_ops, "70110100", CB_CODEC_E_CUT, "bulk.items", "70000 bytes needed, 0 left");
     refused(&lists_ops, "20 0000 00 00 00", CB_CODEC_E_CUT, "lists.a", "64 bytes needed, 0 left");
@@ -642,7 +664,8 @@ static void codec_decode_refuses_counts_above_the_bound(void)
     refused(&blobs_ops, "05 0000 0000000000", CB_CODEC_E_BOUND, "blobs.a", "5 bytes, at most 4");
     refused(&blobs_ops, "00 2d01", CB_CODEC_E_BOUND, "blobs.b", "301 bytes, at most 300");
     refused(&blobs_ops, "00 0200 01", CB_CODEC_E_CUT, "blobs.b", "2 bytes needed, 1 left");
-    refused(&player_ops, "3180 0080 01 07000000 00 28", CB_CODEC_E_BOUND, "player.items", "40 elements, at most 32");
+    refused(&player_ops, "3180 0080 01 07000000 00 28", CB_CODEC_E_BOUND, "player.items",
+        "40 elements, at most 32");
 }
 
 static void codec_decode_refuses_numbers_beyond_their_bounds(void)
@@ -651,7 +674,8 @@ static void codec_decode_refuses_numbers_beyond_their_bounds(void)
     refused(&smalls_ops, "e0 00", CB_CODEC_E_BOUND, "smalls.c", "7, at most 4");
     refused(&part_ops, "05", CB_CODEC_E_BOUND, "part.n", "6, allowed 1 to 5");
     refused(&part_ops, "07", CB_CODEC_E_BOUND, "part.n", "8, allowed 1 to 5");
-    refused(&wide_ops, "00000000 ffffff7f 000000", CB_CODEC_E_BOUND, "wide.b", "2147483647, at most 2147483646");
+    refused(&wide_ops, "00000000 ffffff7f 000000", CB_CODEC_E_BOUND, "wide.b",
+        "2147483647, at most 2147483646");
 }
 
 static void codec_decode_refuses_unused_bits(void)
@@ -683,7 +707,8 @@ static void codec_text_refuses_bad_utf8_and_zero_bytes(void) /* Q-13 */
         size_t lead;
         n = from_hex(bad[i], raw);
         CBT_CHECK(!cb_codec_text_valid(raw, n));
-        for (lead = 0; lead < 20; lead++) { /* behind plain text of every length, for the eight-at-once path */
+        /* behind plain text of every length, for the eight-at-once path */
+        for (lead = 0; lead < 20; lead++) {
             memset(raw, 'x', lead);
             from_hex(bad[i], raw + lead);
             memset(raw + lead + n, 'y', 9);
@@ -721,11 +746,14 @@ static void codec_decode_refuses_one_byte_more(void) /* Q-18; exactly() tries it
     refused(&lists_ops, "00 0000 00 00 00 01 02", CB_CODEC_E_TRAILING, "lists", "2 bytes left over");
 }
 
-/* arm present (1), leg.on 0; arm: bits 00, one part: bits 03 (kind 3 of 3 values), name "". leg.parts, after. */
+/* Q-15. arm present (1), leg.on 0; arm: bits 00, one part: bits 03 (kind 3 of 3 values), name "". leg.parts,
+ * after. */
 static void codec_error_inside_a_nested_part_comes_out(void)
 {
-    refused(&deep_3_ops, "01 00 02 00 00 03 00 00 00", CB_CODEC_E_BOUND, "deep_3.arm.parts[1].kind", "3, at most 2");
-    refused(&deep_3_ops, "00 01 00 09 00", CB_CODEC_E_BOUND, "deep_3.leg.parts[0].name", "9 bytes, at most 8");
+    refused(&deep_3_ops, "01 00 02 00 00 03 00 00 00", CB_CODEC_E_BOUND, "deep_3.arm.parts[1].kind",
+        "3, at most 2");
+    refused(&deep_3_ops, "00 01 00 09 00", CB_CODEC_E_BOUND, "deep_3.leg.parts[0].name",
+        "9 bytes, at most 8");
     refused(&deep_3_ops, "00 05 00", CB_CODEC_E_BOUND, "deep_3.leg.parts", "5 elements, at most 4");
     refused(&deep_3_ops, "01 02 00 00 00", CB_CODEC_E_FORM, "deep_3.arm", "unused bits set");
     refused(&deep_3_ops, "00 00 07 08", CB_CODEC_E_TRAILING, "deep_3", "1 bytes left over");
@@ -733,7 +761,8 @@ static void codec_error_inside_a_nested_part_comes_out(void)
 
 static void codec_no_field_takes_bytes_that_are_promised_to_others(void)
 {
-    /* the text may only take what is left beyond b's and c's lengths: 3 bytes are there behind the first length */
+    /* the text may only take what is left beyond b's and c's lengths: 3 bytes are there behind the first
+     * length */
     refused(&words_ops, "05 0000 00000000", CB_CODEC_E_CUT, "words.a", "5 bytes needed, 0 left");
     refused(&words_ops, "05 3132 0000 00000000", CB_CODEC_E_CUT, "words.a", "5 bytes needed, 2 left");
     refused(&vars_ops, "ff 01", CB_CODEC_E_CUT, "vars.u", "1 bytes needed, 0 left");
@@ -1206,7 +1235,8 @@ static void codec_every_kind_at_every_cut_and_capacity(void)
     }
 }
 
-static void codec_every_kind_at_odd_addresses(void) /* messages and structs, with UBSan in the sanitizer build */
+/* messages and structs, with UBSan in the sanitizer build */
+static void codec_every_kind_at_odd_addresses(void)
 {
     static every v, back;
     static ref r;
@@ -1253,7 +1283,8 @@ static void codec_changed_bytes_are_refused_or_canonical(void)
 static void codec_random_bytes_are_refused_or_canonical(void)
 {
     static const ops *const all[] = {
-        &ints_ops, &reals_ops, &vars_ops, &smalls_ops, &wide_ops, &levels_ops, &words_ops, &blobs_ops, &lists_ops,
+        &ints_ops, &reals_ops, &vars_ops, &smalls_ops, &wide_ops, &levels_ops, &words_ops, &blobs_ops,
+        &lists_ops,
         &nests_ops, &opts_ops, &part_ops, &deep_3_ops, &player_ops, &every_ops, &nothing_ops
     };
     static every room; /* the largest of them but words, which has its own */
@@ -1264,14 +1295,16 @@ static void codec_random_bytes_are_refused_or_canonical(void)
     int round;
     for (round = 0; round < 2000; round++) {
         size_t size = cbt_rand_below(sizeof bytes + 1u);
-        uint8_t sparse = cbt_rand_below(2) != 0 ? 3 : 0xff; /* small numbers make more bytes that are counts */
+        /* small numbers make more bytes that are counts */
+        uint8_t sparse = cbt_rand_below(2) != 0 ? 3 : 0xff;
         cbt_rand_fill(bytes, size);
         for (i = 0; i < size; i++) {
             bytes[i] &= cbt_rand_below(4) != 0 ? sparse : (uint8_t)0xff;
         }
         for (k = 0; k < sizeof all / sizeof all[0]; k++) {
             void *v = all[k] == &words_ops ? (void *)&room_of_words : (void *)&room;
-            decode_both(all[k], v, bytes, size < all[k]->schema()->max_size ? size : all[k]->schema()->max_size, &why);
+            decode_both(all[k], v, bytes,
+                size < all[k]->schema()->max_size ? size : all[k]->schema()->max_size, &why);
         }
     }
 }
@@ -1292,8 +1325,10 @@ static void codec_decode_twice_into_one_struct(void) /* Q-16: nothing of the fir
         CBT_EQ(every_encode(&empty, out, sizeof out, &size, NULL), CB_CODEC_OK);
         CBT_EQ(every_decode(&back, out, size, NULL), CB_CODEC_OK);
         CBT_CHECK(every_equal(&back, &empty));
-        CBT_CHECK(!back.has_z && back.z == 0 && !back.has_aa && back.aa.id == 0 && !back.aa.lit && !back.bb.has_arm);
-        CBT_CHECK(back.q[0] == 0 && back.r_size == 0 && back.s.size == 0 && back.t_count == 0 && back.dd_count == 0);
+        CBT_CHECK(!back.has_z && back.z == 0 && !back.has_aa && back.aa.id == 0 && !back.aa.lit &&
+            !back.bb.has_arm);
+        CBT_CHECK(back.q[0] == 0 && back.r_size == 0 && back.s.size == 0 && back.t_count == 0 &&
+            back.dd_count == 0);
     }
 }
 
@@ -1307,7 +1342,8 @@ static void codec_equal_means_the_same_bytes(void)
     for (round = 0; round < 400; round++) {
         random_every(&a);
         b = a;
-        memset(b.q + strlen(b.q) + 1u, 'x', sizeof b.q - strlen(b.q) - 1u); /* what lies behind does not count */
+        /* what lies behind does not count */
+        memset(b.q + strlen(b.q) + 1u, 'x', sizeof b.q - strlen(b.q) - 1u);
         b.r[b.r_size < 300 ? b.r_size : 0] ^= b.r_size < 300 ? 0xff : 0;
         b.l += 1e-6f;
         switch (cbt_rand_below(12)) {
@@ -1333,7 +1369,8 @@ static void codec_equal_means_the_same_bytes(void)
 }
 
 /* Made by hand of the rule in docs/wire-codec.md, with no table. */
-static uint64_t hash_row(uint64_t hash, int kind, int element, int bits, uint32_t bound, int32_t base, double lo, double hi)
+static uint64_t hash_row(uint64_t hash, int kind, int element, int bits, uint32_t bound, int32_t base,
+    double lo, double hi)
 {
     uint8_t row[27];
     uint64_t real[2];
@@ -1414,7 +1451,8 @@ static void codec_layout_hash_tells_layouts_apart(void)
 
 static void codec_describe_as_snprintf(void)
 {
-    static const char want[] = "id:u32,name:text 24,x:quant -8192 8192 16,y:quant -8192 8192 16,alive:flag,items:list u16 32";
+    static const char want[] = "id:u32,name:text 24,x:quant -8192 8192 16,y:quant -8192 8192 16,alive:flag,"
+        "items:list u16 32";
     char out[512];
     size_t cap;
     CBT_EQ(player_describe(out, sizeof out), sizeof want - 1u);
@@ -1430,7 +1468,9 @@ static void codec_describe_as_snprintf(void)
     }
     CBT_EQ(player_describe(NULL, 0), sizeof want - 1u);
     deep_3_describe(out, sizeof out);
-    CBT_STR(out, "arm:opt{on:flag,parts:list{kind:enum 3,name:text 8} 4},leg:nest{on:flag,parts:list{kind:enum 3,name:text 8} 4},"
+    CBT_STR(out,
+        "arm:opt{on:flag,parts:list{kind:enum 3,name:text 8} 4},"
+        "leg:nest{on:flag,parts:list{kind:enum 3,name:text 8} 4},"
                  "after:u8");
     opts_describe(out, sizeof out);
     CBT_STR(out, "a:opt u32,b:opt{lit:flag,level:quant 0 7 3,id:u8},c:opt flag,d:opt vari,e:opt{}");
@@ -1443,8 +1483,10 @@ static void codec_describe_as_snprintf(void)
 static void codec_describe_writes_bounds_of_quants(void)
 {
     static const struct { double x; const char *text; } rows[] = {
-        { 0, "0" }, { -1, "-1" }, { 0.5, "0.5" }, { -8192.25, "-8192.25" }, { 6.283185, "6.283185" }, { 0.1, "0.1" },
-        { 0.000001, "0.000001" }, { 0.0000001, "0" }, { 0.9999999, "1" }, { 123456789, "123456789" }, { 1e20, "100000000000000e6" },
+        { 0, "0" }, { -1, "-1" }, { 0.5, "0.5" }, { -8192.25, "-8192.25" }, { 6.283185, "6.283185" },
+        { 0.1, "0.1" },
+        { 0.000001, "0.000001" }, { 0.0000001, "0" }, { 0.9999999, "1" }, { 123456789, "123456789" },
+        { 1e20, "100000000000000e6" },
         { 3.05, "3.05" }, { 1e300, "100000000000000e286" },
     };
     size_t i;
@@ -1497,7 +1539,8 @@ static void codec_writer_and_reader_carry_every_type(void)
     cb_slice s;
     float f32;
     double f64;
-    size_t size = from_hex("12 5634 debc9a78 efcdab8967452301 fe fdff fcffffff fbffffffffffffff 0000c03f 00000000000000c0"
+    size_t size = from_hex("12 5634 debc9a78 efcdab8967452301 fe fdff fcffffff fbffffffffffffff 0000c03f "
+        "00000000000000c0"
                            "ac02 7f 0304ff 02 6162", want);
     cb_codec_writer_init(&w, bytes, sizeof bytes);
     cb_codec_write_u8(&w, 0x12);
@@ -1566,7 +1609,8 @@ static void codec_writer_failure_sticks(void)
 static void codec_reader_failure_sticks(void)
 {
     static const struct { const char *hex; cb_codec_status want; } texts[] = {
-        { "0361", CB_CODEC_E_CUT }, { "09", CB_CODEC_E_BOUND }, { "0180", CB_CODEC_E_TEXT }, { "", CB_CODEC_E_CUT }, { "00", CB_CODEC_OK },
+        { "0361", CB_CODEC_E_CUT }, { "09", CB_CODEC_E_BOUND }, { "0180", CB_CODEC_E_TEXT },
+        { "", CB_CODEC_E_CUT }, { "00", CB_CODEC_OK },
     };
     cb_codec_reader r;
     uint8_t raw[16];
@@ -1705,6 +1749,32 @@ static void codec_flags_fast_forms_equal_the_plain_one(void)
     }
 }
 
+static void codec_copy_at_every_size(void)
+{
+    static uint8_t from[2300], to[2300];
+    size_t size;
+    cbt_rand_fill(from, sizeof from);
+    for (size = 0; size < 2200; size += size < 200 || size > 2000 ? 1u : 7u) {
+        memset(to, 0xee, sizeof to);
+        cb_codec_copy(to + 3, from + 5, size);
+        CBT_MEM(to + 3, from + 5, size);
+        CBT_EQ(to[2], 0xee);
+        CBT_EQ(to[3 + size], 0xee);
+    }
+    cb_codec_copy(NULL, NULL, 0);
+}
+
+static void codec_text_clip_cuts_and_ends(void)
+{
+    char out[4];
+    cb_codec_text_clip(out, sizeof out, "abc");
+    CBT_STR(out, "abc");
+    cb_codec_text_clip(out, sizeof out, "abcd");
+    CBT_STR(out, "abc");
+    cb_codec_text_clip(out, 1, "abcd");
+    CBT_STR(out, "");
+}
+
 static void codec_varint_leaf_at_every_size(void)
 {
     uint8_t at[10];
@@ -1728,7 +1798,8 @@ static void codec_statuses_have_texts_and_bands(void)
 {
     CBT_STR(cb_codec_status_str(CB_CODEC_OK), "done");
     CBT_STR(cb_codec_status_str(CB_CODEC_STATUS_FORCE_32), "?");
-    CBT_CHECK(CB_CODEC_E_VALUE > -20 && CB_CODEC_E_FULL > -40 && CB_CODEC_E_FULL <= -20 && CB_CODEC_E_CUT <= -40);
+    CBT_CHECK(CB_CODEC_E_VALUE > -20 && CB_CODEC_E_FULL > -40 && CB_CODEC_E_FULL <= -20 &&
+        CB_CODEC_E_CUT <= -40);
     CBT_EQ(CB_CODEC_E_FULL, -21);
 }
 
@@ -1786,6 +1857,8 @@ int main(int argc, char **argv)
         CBT_CASE(codec_bits_as_one_at_a_time),
         CBT_CASE(codec_bits_refuse_at_their_limits),
         CBT_CASE(codec_flags_fast_forms_equal_the_plain_one),
+        CBT_CASE(codec_copy_at_every_size),
+        CBT_CASE(codec_text_clip_cuts_and_ends),
         CBT_CASE(codec_varint_leaf_at_every_size),
         CBT_CASE(codec_statuses_have_texts_and_bands),
     };

@@ -1,8 +1,9 @@
 /* fuzz_codec.c - any bytes into decode: the first byte chooses a schema, the rest is the message.
  *
- * What must hold: both ways of decoding agree in status and reason; what is accepted is a value that encode writes as
- * exactly these bytes, in both ways, that is equal to itself, passes validate, and whose size is right; what is
- * refused leaves zeros. Readers, the bit reader and the text and varint leaves see the same bytes. */
+ * What must hold: both ways of decoding agree in status and reason; what is accepted is a value that encode
+ * writes as exactly these bytes, in both ways, that is equal to itself, passes validate, and whose size is
+ * right; what is refused leaves zeros. Readers, the bit reader and the text and varint leaves see the same
+ * bytes. */
 #define CB_CODEC_IMPLEMENTATION
 #define CB_CODEC_FAST 1
 #include "cb_codec.h"
@@ -20,18 +21,19 @@ CB_CODEC_SCHEMA(limb, LIMB)
 #define BODY(F) F(opt, arm, limb) F(nest, leg, limb) F(u8, after)
 CB_CODEC_SCHEMA(body, BODY)
 #define NUMBERS(F) \
-    F(u8, a) F(u16, b) F(u32, c) F(u64, d) F(i8, e) F(i16, f) F(i32, g) F(i64, h) F(f32, i) F(f64, j) F(varu, k) F(vari, l) \
-    F(flag, m) F(range, n, -100, 1000) F(enum, o, 200) F(quant, p, -64, 64, 20)
+    F(u8, a) F(u16, b) F(u32, c) F(u64, d) F(i8, e) F(i16, f) F(i32, g) F(i64, h) F(f32, i) F(f64, j) \
+    F(varu, k) F(vari, l) F(flag, m) F(range, n, -100, 1000) F(enum, o, 200) F(quant, p, -64, 64, 20)
 CB_CODEC_SCHEMA(numbers, NUMBERS)
-#define RUNS(F) F(text, a, 12) F(text, b, 300) F(text, c, 70000) F(bytes, d, 40) F(bytes, e, 300) F(view, f, 9) F(view, g, 70000)
+#define RUNS(F) \
+    F(text, a, 12) F(text, b, 300) F(bytes, d, 40) F(bytes, e, 300) F(view, f, 9) F(view, g, 70000)
 CB_CODEC_SCHEMA(runs, RUNS)
 #define LISTS(F) \
-    F(list, a, u8, 300) F(list, b, u32, 5) F(list, c, flag, 40) F(list, d, flag, 300) F(list, e, varu, 6) F(list, f, vari, 6) \
-    F(list, g, spot, 4) F(list, h, point, 7) F(list, i, body, 3) F(list, j, f64, 3)
+    F(list, a, u8, 300) F(list, b, u32, 5) F(list, c, flag, 40) F(list, d, flag, 300) F(list, e, varu, 6) \
+    F(list, f, vari, 6) F(list, g, spot, 4) F(list, h, point, 7) F(list, i, body, 3) F(list, j, f64, 3)
 CB_CODEC_SCHEMA(lists, LISTS)
 #define OPTS(F) \
-    F(opt, a, u16) F(opt, b, spot) F(opt, c, flag) F(opt, d, vari) F(opt, e, nothing) F(opt, f, body) F(nest, g, spot) \
-    F(flag, h) F(opt, i, point) F(range, j, 0, 4)
+    F(opt, a, u16) F(opt, b, spot) F(opt, c, flag) F(opt, d, vari) F(opt, e, nothing) F(opt, f, body) \
+    F(nest, g, spot) F(flag, h) F(opt, i, point) F(range, j, 0, 4)
 CB_CODEC_SCHEMA(opts, OPTS)
 #define ALL(F) F(nest, numbers, numbers) F(nest, runs, runs) F(nest, lists, lists) F(nest, opts, opts)
 CB_CODEC_SCHEMA(all, ALL)
@@ -47,9 +49,10 @@ CB_CODEC_SCHEMA(all, ALL)
     static void try_##T(const uint8_t *in, size_t size) \
     { \
         static T fast, slow; \
+        static T zero; /* never written */ \
         cb_codec_error why, other; \
         uint8_t *out = (uint8_t *)malloc(size + 1u); \
-        size_t used = 0, i; \
+        size_t used = 0; \
         cb_codec_status st; \
         memset(&fast, 0xa5, sizeof fast); \
         memset(&slow, 0x5a, sizeof slow); \
@@ -60,17 +63,17 @@ CB_CODEC_SCHEMA(all, ALL)
         MUST(memcmp(&why, &other, sizeof why) == 0); \
         MUST((st == CB_CODEC_OK) == (why.reason[0] == 0)); \
         if (st == CB_CODEC_OK) { \
-            MUST(T##_equal(&fast, &slow) && T##_validate(&fast, NULL) == CB_CODEC_OK && T##_size(&fast) == size); \
+            MUST(T##_equal(&fast, &slow) && T##_validate(&fast, NULL) == CB_CODEC_OK && \
+                T##_size(&fast) == size); \
             MUST(out != NULL && T##_encode(&fast, out, size, &used, NULL) == CB_CODEC_OK && used == size); \
             MUST(size == 0 || memcmp(out, in, size) == 0); \
             memset(out, 0, size); \
-            MUST(cb_codec_encode(T##_schema(), &slow, out, size, &used, NULL) == CB_CODEC_OK && used == size); \
+            MUST(cb_codec_encode(T##_schema(), &slow, out, size, &used, NULL) == CB_CODEC_OK && \
+                used == size); \
             MUST(size == 0 || memcmp(out, in, size) == 0); \
             MUST(size == 0 || T##_encode(&fast, out, size - 1u, &used, NULL) == CB_CODEC_E_FULL); \
         } else { \
-            for (i = 0; i < sizeof fast; i++) { \
-                MUST(((const uint8_t *)&fast)[i] == 0); \
-            } \
+            MUST(memcmp(&fast, &zero, sizeof fast) == 0); \
         } \
         free(out); \
     }
