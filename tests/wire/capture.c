@@ -758,7 +758,8 @@ static bool send_call(side *s, const char *name, const void *args, uint64_t time
     head(s, "sent");
     say(",\"call\":%lu,\"method\":\"%s\",\"deadline_ms\":", (unsigned long)s->calls++, name);
     if (timeout_ns != 0) {
-        say("%llu", (unsigned long long)((timeout_ns + 999999u) / 1000000u));
+        uint64_t ms = (timeout_ns + 999999u) / 1000000u;
+        say("%llu", (unsigned long long)(ms < 0xFFFFFFFFu ? ms : 0xFFFFFFFFu));
     } else {
         say("null");
     }
@@ -975,7 +976,8 @@ static void call_later(side *s)
         send_call(s, "later", &n, 0xFFFFFFFFu * (uint64_t)1000000u, "OK E_REFUSED E_PEER_BUSY", NULL);
         break;
     case 3:
-        send_call(s, "later", &n, 86400000000000u, "OK E_REFUSED E_PEER_BUSY", NULL);
+        send_call(s, "later", &n, chance(2) != 0 ? 86400000000000u : UINT64_MAX / 2u, /* more than a number on the wire can say */
+                  "OK E_REFUSED E_PEER_BUSY", NULL);
         break;
     default:
         send_call(s, "later", &n, 0, "OK E_REFUSED E_PEER_BUSY", NULL);
@@ -1110,6 +1112,22 @@ static void one_call(side *s)
         memset(&none, 0, sizeof none);
         send_call(s, "nothing_at_all", &none, 0, "OK", NULL);
         break;
+    case 10:
+        if (chance(8) == 0) { /* more at once than the peer lets wait */
+            side *peer = &sides[1 - s->index];
+            uint32_t i;
+            deliver_all();
+            for (i = 0; i < 8u && sides[0].calls + sides[1].calls < 1000u; i++) {
+                n.n = (int32_t)i;
+                send_call(s, "later", &n, 0, "OK E_REFUSED E_PEER_BUSY", NULL);
+            }
+            deliver_all();
+            while (peer->token_count > 1u) {
+                answer_late(peer, chance(peer->token_count));
+            }
+            break;
+        }
+        /* fall through */
     default: call_later(s); break;
     }
 }
@@ -1128,10 +1146,10 @@ static void talk(void)
         if (chance(3) == 0) {
             deliver(&sides[1], chance(2) == 0);
         }
-        if (chance(4) == 0 && sides[1].token_count != 0) {
+        if (sides[1].token_count > 2u || (chance(4) == 0 && sides[1].token_count != 0)) {
             answer_late(&sides[1], chance(sides[1].token_count));
         }
-        if (chance(3) == 0 && sides[0].token_count != 0) {
+        if (sides[0].token_count > 2u || (chance(3) == 0 && sides[0].token_count != 0)) {
             answer_late(&sides[0], chance(sides[0].token_count));
         }
         if (chance(12) == 0) {
