@@ -5,7 +5,7 @@ CC = cc
 CXX = c++
 CFLAGS = -O2
 BUILD = build
-DEMO_SECONDS = 10
+DEMO_SECONDS ?= 10
 FUZZ_SECONDS = 60
 ARGS =
 
