@@ -1,13 +1,14 @@
 # The targets of this repository; `make help` lists them. No configure step: a C compiler with libc's headers and make
 # are enough for demo, test and bench. CC, CXX, CFLAGS, LDFLAGS and LDLIBS are respected. All output goes to build/.
 
-CC = cc
+ifeq ($(origin CXX), default)
 CXX = c++
-CFLAGS = -O2
-BUILD = build
+endif
+CFLAGS ?= -O2
+BUILD ?= build
 DEMO_SECONDS ?= 10
-FUZZ_SECONDS = 60
-ARGS =
+FUZZ_SECONDS ?= 60
+ARGS ?=
 
 HEADERS := $(wildcard cb_*.h)
 TESTS := $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c))
