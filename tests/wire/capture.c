@@ -568,13 +568,16 @@ static cb_rpc_status on_nothing_at_all(void *user, cb_rpc_session *from, const n
 
 static cb_rpc_status on_refuse(void *user, cb_rpc_session *from, const words *a, number *reply)
 {
+    char cut[201];
     GOT(refuse)
     (void)reply;
     if (a->said[0] == '!') { /* fails without a word */
         log_refused(s, s->wire_id, 1, "");
         return CB_RPC_E_HANDLER;
     }
-    log_refused(s, s->wire_id, 0, a->said);
+    memcpy(cut, a->said, sizeof cut);
+    cut[strlen(a->said) == 201 ? 199 : 200] = '\0';
+    log_refused(s, s->wire_id, 0, cut);
     return cb_rpc_refuse(from, a->said);
 }
 
@@ -1010,7 +1013,7 @@ static void call_refuse(side *s)
         strcpy(w.said, reasons[which]);
     } else {
         memset(w.said, 'r', 200);
-        w.said[200] = '\0'; /* as long as a reason may be */
+        strcpy(w.said + 199, which == 5 ? "r" : "\xC3\xA4"); /* as long as a reason may be, and a byte longer: cut before the character */
     }
     send_call(s, "refuse", &w, 0, which == 0 ? "E_HANDLER" : "E_REFUSED", NULL);
 }
