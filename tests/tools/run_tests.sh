@@ -135,7 +135,7 @@ if wants examples; then # one that serves until it is stopped is only compiled
     done
     for c in examples/*.c; do
         [ -e "$c" ] || continue
-        b=first_$(basename "$c" .c)
+        b=example_$(basename "$c" .c)
         # shellcheck disable=SC2086
         compile "$b" $CFLAGS -std=c99 -Wall -Wextra -Werror -I. "$c" -o "$BUILD/$b" || continue
         passed=$((passed + 1))
