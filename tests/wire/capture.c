@@ -117,7 +117,9 @@ static uint32_t chance(uint32_t below)
 static uint64_t some_number(unsigned bits)
 {
     uint64_t top = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1u;
-    uint64_t r = (uint64_t)chance(1u << 30) << 34 | (uint64_t)chance(1u << 30) << 4 | chance(16);
+    uint64_t r = chance(1u << 30); /* one call a statement: operands have no order */
+    r = r << 30 | chance(1u << 30);
+    r = r << 4 | chance(16);
     switch (chance(6)) {
     case 0: return 0;
     case 1: return top;
@@ -312,8 +314,8 @@ static uint8_t view_bytes[600];
 #define SOME_ONE_i64(x) (x) = (int64_t)some_number(64)
 #define SOME_ONE_f32(x) (x) = some_f32()
 #define SOME_ONE_f64(x) (x) = some_f64()
-#define SOME_ONE_varu(x) (x) = some_number(1u + chance(64))
-#define SOME_ONE_vari(x) (x) = (int64_t)some_number(64) >> chance(64)
+#define SOME_ONE_varu(x) (x) = some_number(1u + chance(64)) /* chance first: it is an argument */
+#define SOME_ONE_vari(x) (x) = (int64_t)some_number(64); (x) /= (int64_t)1 << chance(63)
 #define SOME_ONE_flag(x) (x) = chance(2) != 0
 #define SOME_ONE_point(x) point_some(&(x))
 #define SOME_ONE_plain(x) plain_some(&(x))
