@@ -346,12 +346,12 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
     void *block;                /* the one block that init took */
     size_t block_size;
     cb_rpc_session *dispatching;
-    const char *refusal;        /* what cb_rpc_refuse was given in this dispatch */
     void *glue;
     uint64_t bytes_in, bytes_out; /* of whole frames, of all sessions */
     uint64_t events_dropped; /* events of unknown or differing methods, unreadable, or unreliable before the
                                 hello */
     char text[CB_RPC_REASON_MAX + 1u];
+    char refusal[CB_RPC_REASON_MAX + 1u]; /* what cb_rpc_refuse was given in this dispatch */
 };
 
 /* On failure hub needs no deinit, but may get it. E_ARG: contradictions, a number out of range or used twice,
@@ -530,8 +530,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_cancel(cb_rpc_session *s, cb_rpc_call call)
 CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f);
 
 /* -- answering -- */
-/* For `return cb_rpc_refuse(from, "the room is full");` in a handler. reason: borrowed until the handler
- * returns; what is over CB_RPC_REASON_MAX bytes is cut; NULL: no words. */
+/* For `return cb_rpc_refuse(from, "the room is full");` in a handler. reason: copied; what is over
+ * CB_RPC_REASON_MAX bytes is cut; NULL: no words. */
 CB_RPC_DEF cb_rpc_status cb_rpc_refuse(cb_rpc_session *from, const char *reason);
 
 /* Inside a handler: keep the token, return CB_RPC_LATER, answer any time on the hub's thread. id 0: no memory
@@ -612,8 +612,8 @@ CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status); /* never NULL; s
  *         EVENT(2, chat_say,  say_args)
  *     CB_RPC_CONTRACT(chat, CHAT)                      (no semicolon behind it)
  * The first column is the row's number on the wire, 1 to CB_RPC_NUMBER_MAX, below 113 in one byte. Numbers
- * and order may change between releases: the hello maps them by name and layout. EVENT takes RELIABLE (default)
- * or UNRELIABLE at its end.
+ * and order may change between releases: the hello maps them by name and layout. EVENT takes RELIABLE, its
+ * default, or UNRELIABLE at its end.
  * For each CALL row it makes
  *     cb_rpc_status NAME(cb_rpc_session *s, const ARGS *args, NAME_receiver receiver, void *user);
  *     cb_rpc_status NAME_future(cb_rpc_session *s, const ARGS *args, REPLY *reply, cb_rpc_future *f);
@@ -983,6 +983,21 @@ static bool cbi_rpc_grow(const cb_alloc *a, void **array, size_t old_size, size_
 }
 
 /* -- 2. texts: bounded, printable, always ended by a NUL -- */
+static const char *cbi_rpc_status_text(cb_rpc_status status)
+{
+#ifdef CB_RPC_NO_STRINGS
+    (void)status;
+    return "";
+#else
+    switch ((int)status) {
+#define CBI_RPC_ITEM(name, value, text) case (value): return text;
+        CB_RPC_STATUS_LIST(CBI_RPC_ITEM)
+#undef CBI_RPC_ITEM
+    default: return "?";
+    }
+#endif
+}
+
 typedef struct cbi_rpc_text {
     char *at;
     size_t left; /* the NUL not counted */
@@ -2031,7 +2046,7 @@ static const char *cbi_rpc_reason(cb_rpc_session *s, const cb_rpc_row *row, cb_r
 {
     cbi_rpc_text t;
     if (status != CB_RPC_E_UNKNOWN_METHOD) {
-        return text != NULL && *text != '\0' ? text : cb_rpc_status_str(status);
+        return text != NULL && *text != '\0' ? text : cbi_rpc_status_text(status);
     }
     t = cbi_rpc_text_begin(s->hub->text, sizeof s->hub->text);
     cbi_rpc_text_add(&t, row->name);
@@ -2129,7 +2144,7 @@ static void cbi_rpc_cancelled_event(cb_rpc_session *s, uint32_t index, cb_rpc_st
     event->row = s->hub->waiting[index].row;
     event->wire_id = s->hub->waiting[index].wire_id;
     event->result.status = why;
-    event->result.reason = cb_rpc_status_str(why);
+    event->result.reason = cbi_rpc_status_text(why);
     event->token.hub = s->hub;
     event->token.id = cbi_rpc_token_id(s->hub, index);
 }
@@ -2325,7 +2340,7 @@ static cb_rpc_status cbi_rpc_expire(cb_rpc_session *s, cb_rpc_event *event)
         return CB_RPC_OK;
     }
     cbi_rpc_result_event(s, index, CB_RPC_E_TIMEOUT, event);
-    event->result.reason = cb_rpc_status_str(CB_RPC_E_TIMEOUT);
+    event->result.reason = cbi_rpc_status_text(CB_RPC_E_TIMEOUT);
     cbi_rpc_heap_remove(s, 0);
     s->open[index].heap_at = CBI_RPC_NONE;
     s->open[index].state = CBI_RPC_TOLD;
@@ -2340,7 +2355,7 @@ static cb_rpc_status cbi_rpc_tell_cancelled(cb_rpc_session *s, cb_rpc_event *eve
     s->cancelled_head = c->next;
     s->marks &= c->next != CBI_RPC_NONE ? ~0u : ~CBI_RPC_MARK_CANCELLED;
     cbi_rpc_result_event(s, index, CB_RPC_E_CANCELLED, event);
-    event->result.reason = cb_rpc_status_str(CB_RPC_E_CANCELLED);
+    event->result.reason = cbi_rpc_status_text(CB_RPC_E_CANCELLED);
     c->state = CBI_RPC_TOLD;
     if (c->is_answered) {
         cbi_rpc_open_free(s, index);
@@ -2509,9 +2524,9 @@ CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *tex
     }
     if (s->error == CB_RPC_OK && why != CB_RPC_OK) {
         s->error = why;
-        s->reason = text != NULL ? text : cb_rpc_status_str(why);
+        s->reason = text != NULL ? text : cbi_rpc_status_text(why);
     } else if (s->reason == NULL) {
-        s->reason = text != NULL ? text : cb_rpc_status_str(CB_RPC_E_CLOSED);
+        s->reason = text != NULL ? text : cbi_rpc_status_text(CB_RPC_E_CLOSED);
     }
     cbi_rpc_end(s, why == CB_RPC_OK && s->error == CB_RPC_OK ? 1u : 2u);
 }
@@ -2562,7 +2577,7 @@ static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *
 {
     cb_rpc_hub *hub = s->hub;
     cb_rpc_status st;
-    hub->refusal = NULL;
+    hub->refusal[0] = '\0';
     s->current = e;
     s->took_token = false;
     st = e->row->run(e->member, hub->desc.user, s, hub->args, hub->reply);
@@ -2702,7 +2717,12 @@ static bool cbi_rpc_is_ours(const cb_rpc_hub *hub, const cb_rpc_row *row)
 {
     unsigned slot = row->number <= CB_RPC_NUMBER_MAX ? hub->row_of_number[row->number] : 0u;
     const cb_rpc_row *own = slot != 0 ? hub->methods[slot - 1u].row : NULL;
-    return own == row || (own != NULL && strcmp(own->name, row->name) == 0);
+    size_t size;
+    if (own == row || own == NULL) {
+        return own != NULL;
+    }
+    size = strlen(own->name) + 1u; /* up to the NUL, where the other name may end earlier */
+    return strlen(row->name) + 1u == size && memcmp(own->name, row->name, size) == 0;
 }
 
 /* The call's frame: number, id with a mark for the deadline, the deadline in whole milliseconds, rounded
@@ -2864,14 +2884,16 @@ CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f)
         CB_RPC_ASSERT(index < s->open_cap);
         s->open[index].future = NULL;
     }
-    cbi_rpc_future_done(f, CB_RPC_E_CANCELLED, cb_rpc_status_str(CB_RPC_E_CANCELLED));
+    cbi_rpc_future_done(f, CB_RPC_E_CANCELLED, cbi_rpc_status_text(CB_RPC_E_CANCELLED));
 }
 
 /* -- 14. public: answering -- */
 CB_RPC_DEF cb_rpc_status cb_rpc_refuse(cb_rpc_session *from, const char *reason)
 {
+    cbi_rpc_text t;
     CB_RPC_ASSERT(from != NULL && from->hub != NULL);
-    from->hub->refusal = reason;
+    t = cbi_rpc_text_begin(from->hub->refusal, sizeof from->hub->refusal);
+    cbi_rpc_text_add(&t, reason != NULL ? reason : "");
     return CB_RPC_E_REFUSED;
 }
 
@@ -3147,7 +3169,7 @@ static void cbi_rpc_futures_closed(cb_rpc_session *s)
     for (i = 0; i < s->open_cap; i++) {
         cbi_rpc_open *c = &s->open[i];
         if ((c->state == CBI_RPC_WAITING || c->state == CBI_RPC_CANCELLED) && c->future != NULL) {
-            cbi_rpc_future_done(c->future, CB_RPC_E_CLOSED, cb_rpc_status_str(CB_RPC_E_CLOSED));
+            cbi_rpc_future_done(c->future, CB_RPC_E_CLOSED, cbi_rpc_status_text(CB_RPC_E_CLOSED));
         }
     }
 }
@@ -3530,17 +3552,7 @@ CB_RPC_DEF void cb_rpc_pair_deinit(cb_rpc_pair *pair)
 /* -- 17. public: info -- */
 CB_RPC_DEF const char *cb_rpc_status_str(cb_rpc_status status)
 {
-#ifdef CB_RPC_NO_STRINGS
-    (void)status;
-    return "";
-#else
-    switch ((int)status) {
-#define CBI_RPC_ITEM(name, value, text) case (value): return text;
-        CB_RPC_STATUS_LIST(CBI_RPC_ITEM)
-#undef CBI_RPC_ITEM
-    default: return "?";
-    }
-#endif
+    return cbi_rpc_status_text(status);
 }
 
 #ifdef __cplusplus

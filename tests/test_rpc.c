@@ -95,6 +95,14 @@ static cb_rpc_status on_add(void *user, cb_rpc_session *from, const number *a, n
     if (a->n == 13) {
         return cb_rpc_refuse(from, "not that number");
     }
+    if (a->n == 14) { /* words that end with the handler */
+        char words[32];
+        cb_rpc_status st;
+        snprintf(words, sizeof words, "not %d either", (int)a->n);
+        st = cb_rpc_refuse(from, words);
+        memset(words, 'x', sizeof words);
+        return st;
+    }
     if (v->handler_returns != CB_RPC_OK) {
         return v->handler_returns;
     }
@@ -771,6 +779,11 @@ static void rpc_call_answers_receivers_and_futures(void)
         CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
         CBT_EQ(t.status, CB_RPC_E_REFUSED);
         CBT_STR(t.reason, "not that number");
+        a.n = 14;
+        CBT_CHECK(calc_add(&j->pair.a, &a, on_number, &t) == CB_RPC_OK);
+        CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+        CBT_STR(t.reason, "not 14 either");
+        a.n = 13;
         CBT_CHECK(calc_add(&j->pair.a, &a, NULL, NULL) == CB_RPC_OK); /* nobody listens */
         CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
         joined_end(j);
