@@ -147,10 +147,14 @@ typedef struct cb_shared { /* prepared once, referenced by many; one thread */
     void (*release)(struct cb_shared *b); /* called when refs falls to 0; NULL: nothing to do */
 } cb_shared;
 typedef struct cb_sink { /* where an engine's output goes; never calls back into the engine or the user */
-    size_t (*room)(void *user, bool owed);                  /* bytes that will be taken now; owed: answers and protocol replies */
-    uint8_t *(*reserve)(void *user, size_t size);           /* size <= piece_max; never NULL within room(); void at the sink's next call */
-    void (*commit)(void *user, size_t size, bool more);     /* size <= reserved, 0 gives back; !more ends a message */
-    bool (*share)(void *user, cb_shared *b, bool more);     /* takes a reference; NULL or false: copy in pieces instead */
+    /* bytes that will be taken now; owed: answers and protocol replies, which may pass the bound of new sends */
+    size_t (*room)(void *user, bool owed);
+    /* size <= piece_max; never NULL within room(); void at the sink's next call */
+    uint8_t *(*reserve)(void *user, size_t size);
+    /* size <= reserved, 0 gives back; !more ends a message where the transport has messages */
+    void (*commit)(void *user, size_t size, bool more);
+    /* takes a reference; NULL or false: copy in pieces instead */
+    bool (*share)(void *user, cb_shared *b, bool more);
     void *user;
     size_t piece_max;
 } cb_sink;
