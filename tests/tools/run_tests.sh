@@ -97,6 +97,12 @@ if wants tests; then
     for t in ${TESTS:-$(echo tests/test_*.c | sed 's|tests/test_||g; s|\.c||g')}; do
         run "test_$t" "$BUILD/test_$t"
     done
+    for c in tests/regress/*.c; do # a fault that was found once, each in a program of its own
+        [ -e "$c" ] || continue
+        b=regress_$(basename "$c" .c)
+        # shellcheck disable=SC2086
+        compile "$b" $CFLAGS -I. "$c" -o "$BUILD/$b" && run "$b" "$BUILD/$b"
+    done
     closing=0
 fi
 
@@ -144,6 +150,9 @@ if wants examples; then # one that serves until it is stopped is only compiled
 fi
 
 if wants docs; then
+    closing=1
+    run pitfalls sh "$here/pitfalls.sh"
+    closing=0
     md=$(ls README.md docs/*.md 2>/dev/null)
     rm -rf "$BUILD/docs"
     # shellcheck disable=SC2086
