@@ -137,10 +137,14 @@ typedef struct cb_shared { /* prepared once, referenced by many; one thread */
     void (*release)(struct cb_shared *b); /* called when refs falls to 0; NULL: nothing to do */
 } cb_shared;
 typedef struct cb_sink { /* where an engine's output goes; never calls back into the engine or the user */
-    size_t (*room)(void *user, bool owed);                  /* bytes that will be taken now; owed: answers and protocol replies */
-    uint8_t *(*reserve)(void *user, size_t size);           /* size <= piece_max; never NULL within room(); void at the sink's next call */
-    void (*commit)(void *user, size_t size, bool more);     /* size <= reserved, 0 gives back; !more ends a message */
-    bool (*share)(void *user, cb_shared *b, bool more);     /* takes a reference; NULL or false: copy in pieces instead */
+    /* bytes that will be taken now; owed: answers and protocol replies, which may pass the bound of new sends */
+    size_t (*room)(void *user, bool owed);
+    /* size <= piece_max; never NULL within room(); void at the sink's next call */
+    uint8_t *(*reserve)(void *user, size_t size);
+    /* size <= reserved, 0 gives back; !more ends a message where the transport has messages */
+    void (*commit)(void *user, size_t size, bool more);
+    /* takes a reference; NULL or false: copy in pieces instead */
+    bool (*share)(void *user, cb_shared *b, bool more);
     void *user;
     size_t piece_max;
 } cb_sink;
@@ -533,6 +537,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *list
 #if defined(__linux__)
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #endif
 #ifndef CB_LOOP_ASSERT
 #include <assert.h>
@@ -600,12 +605,14 @@ extern "C" {
 #define CBI_LOOP_LEVELS 11u  /* of 6 bits: all 64 bits of a time in nanoseconds */
 #define CBI_LOOP_SLOTS 64u
 #define CBI_LOOP_MS 1000000u
+#define CBI_LOOP_NEAR 20000000u /* a wait that long or longer is left to the alarm */
 #define CBI_LOOP_SECOND 1000000000u
 #define CBI_LOOP_FRESH 1024u /* timers started between two readings of the clock, before it is read for them */
 #define CBI_LOOP_IS_DUE UINT64_MAX /* in timer.span: in no slot any more */
 
 #define CBI_LOOP_LIKELY(c) __builtin_expect(!!(c), 1)
 #define CBI_LOOP_UNLIKELY(c) __builtin_expect(!!(c), 0)
+#define CBI_LOOP_COLD __attribute__((noinline, cold)) /* kept out of the way of what every message passes through */
 
 /* cb_loop_timer.flags */
 enum {
@@ -615,11 +622,12 @@ enum {
 };
 
 /* cbi_loop_io.kind */
-enum { CBI_LOOP_WAKER, CBI_LOOP_LISTENER, CBI_LOOP_STREAM };
+enum { CBI_LOOP_WAKER, CBI_LOOP_ALARM, CBI_LOOP_LISTENER, CBI_LOOP_STREAM };
 
-/* cbi_loop_io.mask: what the backend watches. GONE (error or hang-up) is reported whenever anything is watched; WATCH
- * alone asks for nothing else. Mask 0 is not registered, so a paused stream cannot make the loop spin. */
-enum { CBI_LOOP_IN = 1, CBI_LOOP_OUT = 2, CBI_LOOP_GONE = 4, CBI_LOOP_WATCH = 8 };
+/* cbi_loop_io.mask: what the backend watches, in poll's own bits; epoll's have the same values. GONE (error or hang-up)
+ * is reported whenever anything is watched; WATCH alone asks for nothing else. Mask 0 is not registered, so a paused
+ * stream cannot make the loop spin. */
+enum { CBI_LOOP_IN = POLLIN, CBI_LOOP_OUT = POLLOUT, CBI_LOOP_GONE = POLLERR | POLLHUP | POLLNVAL, CBI_LOOP_WATCH = 0x80 };
 
 /* cbi_loop_io.op: what failed, for the reason */
 enum { CBI_LOOP_OP_NONE, CBI_LOOP_OP_CONNECT, CBI_LOOP_OP_READ, CBI_LOOP_OP_WRITE, CBI_LOOP_OP_WATCH, CBI_LOOP_OP_INPUT };
@@ -644,6 +652,7 @@ enum {
     CBI_LOOP_CLOSING = 1 << 14,
     CBI_LOOP_DEAD = 1 << 15,      /* writing failed; reading goes on for what the peer had sent before */
     CBI_LOOP_CLOSED = 1 << 16,
+    CBI_LOOP_STALLED = 1 << 17,   /* the timer runs for output that does not leave */
     CBI_LOOP_DEAF = CBI_LOOP_SHUT | CBI_LOOP_CLOSING | CBI_LOOP_DEAD | CBI_LOOP_CLOSED, /* takes no output */
     CBI_LOOP_OWES = CBI_LOOP_OPENED | CBI_LOOP_DRAINED | CBI_LOOP_SHOW | CBI_LOOP_RESHOW
 };
@@ -653,6 +662,7 @@ typedef struct cbi_loop_buf { /* a pooled buffer: kept input, output, or a refer
     cb_shared *shared;
     uint8_t *data;   /* behind this struct */
     size_t cap;      /* 0: a mere node */
+    size_t pool;     /* the class of cap */
     size_t at, size; /* kept input: first byte and count; output: first unsent byte and end */
 } cbi_loop_buf;
 
@@ -672,49 +682,55 @@ typedef struct cbi_loop_backend { /* epoll or poll; what is above never asks whi
     void (*close)(struct cbi_loop_core *core);
     bool (*set)(struct cbi_loop_core *core, cbi_loop_io *io, uint8_t mask);  /* from io->mask to mask; false: errno tells */
     size_t (*wait)(struct cbi_loop_core *core, uint64_t wait_ns);            /* fills core->batch */
+    bool (*alarm)(struct cbi_loop_core *core, uint64_t at);                  /* waits end then; false: it cannot */
     bool drains;                                                             /* a wake-up has to be read */
 } cbi_loop_backend;
 
 struct cbi_loop_core {
+    /* What every pass touches, together: after a system call little of it is still in the nearest cache. */
     cb_loop *loop;
-    cb_alloc alloc;
     const cbi_loop_backend *backend;
     size_t handles; /* registered descriptors but the waker */
-    bool busy;      /* in a pass: callbacks may be running */
+    size_t timers;  /* active ones */
+    int epoll_fd;
+    bool busy; /* in a pass: callbacks may be running */
     bool stop;
     bool ended;
-    bool now_known; /* the clock was read in this pass */
+    bool now_known;                      /* the clock was read in this pass */
+    bool quiet;                          /* no timer is due before the alarm has come */
+    uint64_t alarm_at;                   /* the backend's alarm; UINT64_MAX: none */
+    cb_loop_task *own_first, *own_last;  /* posted by the loop's own thread */
+    cbi_loop_io *work_first, *work_last; /* to be settled at the end of the pass */
+    uint8_t *read_buf;                   /* CBI_LOOP_HEADROOM bytes in front of it are ours too */
+    size_t read_bytes;
+    size_t pooled, pool_max;
+    cbi_loop_buf *pool[CBI_LOOP_CLASSES];
+
     uint64_t now;
     uint64_t (*clock)(void *user);
     void *clock_user;
 
-    size_t timers;         /* active ones */
-    cbi_loop_link ready;   /* due in the next timer pass */
-    cbi_loop_link due;     /* being called in this one */
+    cbi_loop_link ready; /* timers due in the next timer pass */
+    cbi_loop_link due;   /* being called in this one */
     bool ready_unsorted;
-    uint32_t order;        /* of starting; equal deadlines run by it */
+    uint32_t order;      /* of starting; equal deadlines run by it */
     uint32_t fresh_count;
-    uint64_t elapsed;      /* every timer in the wheel was put there for later than this */
+    uint64_t elapsed;    /* every timer in the wheel was put there for later than this */
     uint64_t used[CBI_LOOP_LEVELS]; /* a bit for each slot that may not be empty */
 
-    cb_loop_task *own_first, *own_last; /* posted by the loop's own thread */
-    uint32_t batches;                   /* taken from loop->posted; each had one waker */
-
-    cbi_loop_io *work_first, *work_last; /* to be settled at the end of the pass */
+    uint32_t batches; /* taken from loop->posted; each had one waker */
     cbi_loop_link streams, listeners;
     cbi_loop_settings *settings;
+    cb_alloc alloc;
+    size_t block_bytes; /* of this struct and what follows it */
 
-    cbi_loop_io waker;
-    int epoll_fd;
+    cb_loop_timer trimmer;
+    uint64_t trimmer_saw, taken; /* buffers taken from the pool, then and until now */
+
+    cbi_loop_io waker, alarm;
     struct pollfd *poll_fds;
     cbi_loop_io **poll_ios;
     size_t poll_count, poll_cap, poll_from;
-
-    uint8_t *read_buf; /* CBI_LOOP_HEADROOM bytes in front of it are ours too */
-    size_t read_bytes;
-    size_t block_bytes; /* of this struct and what follows it */
-    size_t pooled, pool_max;
-    cbi_loop_buf *pool[CBI_LOOP_CLASSES];
 
     char reason[CBI_LOOP_TEXT];       /* of the last failed call */
     char close_reason[CBI_LOOP_TEXT]; /* of the stream whose on_closed runs */
@@ -1342,11 +1358,7 @@ static void cbi_loop_timer_again(struct cbi_loop_core *core, cb_loop_timer *time
 /* One timer pass. What is started meanwhile waits in `fresh`, so the loop below ends. */
 static void cbi_loop_timers_pass(struct cbi_loop_core *core)
 {
-    uint64_t now;
-    if (core->timers == 0) {
-        return;
-    }
-    now = cbi_loop_read_clock(core);
+    uint64_t now = cbi_loop_read_clock(core);
     cbi_loop_timers_place(core, now, now);
     cbi_loop_wheel_advance(core, now);
     if (core->ready_unsorted) {
@@ -1366,24 +1378,29 @@ static void cbi_loop_timers_pass(struct cbi_loop_core *core)
     }
 }
 
-/* Nanoseconds until a timer may be due, never too many; CB_LOOP_FOREVER without timers. Reads the clock: the last
- * reading is as old as the callbacks since then took. */
+/* The time before which no timer is due; 0: one may be due now. */
+static uint64_t cbi_loop_timers_begin(struct cbi_loop_core *core)
+{
+    uint64_t begin = 0;
+    unsigned level;
+    if (core->fresh_count == 0 && cbi_loop_list_empty(&core->ready)) {
+        (void)cbi_loop_wheel_first(core, &level, &begin);
+    }
+    return begin;
+}
+
+/* Nanoseconds until a timer may be due, never too many; CB_LOOP_FOREVER when the alarm was set for it. Reads the clock:
+ * the last reading is as old as the callbacks since then took. */
 static uint64_t cbi_loop_timers_wait(struct cbi_loop_core *core)
 {
-    uint64_t now, begin;
-    unsigned level;
-    if (core->timers == 0) {
-        return CB_LOOP_FOREVER;
-    }
-    now = cbi_loop_read_clock(core);
+    uint64_t now = cbi_loop_read_clock(core), begin;
     cbi_loop_timers_place(core, now, core->elapsed);
-    if (!cbi_loop_list_empty(&core->ready)) {
+    begin = cbi_loop_timers_begin(core);
+    if (begin <= now) {
         return 0;
     }
-    if (cbi_loop_wheel_first(core, &level, &begin) == NULL) {
-        return CB_LOOP_FOREVER;
-    }
-    return begin > now ? begin - now : 0u;
+    core->quiet = core->clock == NULL && begin - now >= CBI_LOOP_NEAR && core->backend->alarm(core, begin);
+    return core->quiet ? CB_LOOP_FOREVER : begin - now;
 }
 
 static void cbi_loop_timer_disarm(struct cbi_loop_core *core, cb_loop_timer *timer)
@@ -1581,10 +1598,7 @@ static cb_loop_task *cbi_loop_take_own(struct cbi_loop_core *core)
 static void cbi_loop_posts_pass(struct cbi_loop_core *core)
 {
     cb_loop_task *own = cbi_loop_take_own(core);
-    cb_loop_task *posted = NULL;
-    if (__atomic_load_n(&core->loop->posted, __ATOMIC_RELAXED) != NULL) {
-        posted = cbi_loop_take_posted(core, NULL);
-    }
+    cb_loop_task *posted = cbi_loop_take_posted(core, NULL);
     cbi_loop_tasks_run(own, CB_LOOP_OK);
     cbi_loop_tasks_run(posted, CB_LOOP_OK);
 }
@@ -1762,10 +1776,12 @@ static cbi_loop_buf *cbi_loop_buf_get(struct cbi_loop_core *core, size_t size)
     } else if (cap > SIZE_MAX - sizeof *b || (b = (cbi_loop_buf *)cbi_loop_get(core, sizeof *b + cap)) == NULL) {
         return NULL;
     }
+    core->taken++;
     b->next = NULL;
     b->shared = NULL;
     b->data = (uint8_t *)(void *)(b + 1);
     b->cap = cap;
+    b->pool = k;
     b->at = 0;
     b->size = 0;
     return b;
@@ -1774,20 +1790,24 @@ static cbi_loop_buf *cbi_loop_buf_get(struct cbi_loop_core *core, size_t size)
 static void cbi_loop_buf_put(struct cbi_loop_core *core, cbi_loop_buf *b)
 {
     cb_shared *shared = b->shared;
-    size_t cap = b->cap, k = cbi_loop_class(cap, &cap);
-    if (k < CBI_LOOP_CLASSES && core->pooled <= core->pool_max && cap + sizeof *b <= core->pool_max - core->pooled) {
-        b->next = core->pool[k];
-        core->pool[k] = b;
-        core->pooled += cap + sizeof *b;
+    size_t size = b->cap + sizeof *b;
+    if (b->pool < CBI_LOOP_CLASSES && size <= core->pool_max - core->pooled) {
+        b->next = core->pool[b->pool];
+        core->pool[b->pool] = b;
+        core->pooled += size;
+        if (CBI_LOOP_UNLIKELY(!cb_loop_timer_is_active(&core->trimmer))) {
+            core->trimmer_saw = core->taken;
+            (void)cbi_loop_timer_arm_in(core, &core->trimmer, CBI_LOOP_SECOND, 0);
+        }
     } else {
-        cbi_loop_release(core, b, sizeof *b + cap);
+        cbi_loop_release(core, b, size);
     }
     if (shared != NULL && --shared->refs == 0 && shared->release != NULL) {
         shared->release(shared);
     }
 }
 
-static void cbi_loop_pool_trim(struct cbi_loop_core *core)
+static CBI_LOOP_COLD void cbi_loop_pool_trim(struct cbi_loop_core *core)
 {
     size_t k;
     for (k = 0; k < CBI_LOOP_CLASSES; k++) {
@@ -1798,6 +1818,19 @@ static void cbi_loop_pool_trim(struct cbi_loop_core *core)
         }
     }
     core->pooled = 0;
+}
+
+/* A second after the pool was last looked at: nobody has used it since, or it is looked at again. */
+static void cbi_loop_on_trim(void *user, cb_loop_timer *timer, uint64_t now_ns)
+{
+    struct cbi_loop_core *core = (struct cbi_loop_core *)user;
+    (void)now_ns;
+    if (core->trimmer_saw == core->taken) {
+        cbi_loop_pool_trim(core);
+    } else {
+        core->trimmer_saw = core->taken;
+        (void)cbi_loop_timer_arm_in(core, timer, CBI_LOOP_SECOND, 0);
+    }
 }
 
 CB_LOOP_DEF void cb_loop_trim(cb_loop *loop)
@@ -1824,19 +1857,41 @@ static bool cbi_loop_epoll_open(struct cbi_loop_core *core)
 {
     struct epoll_event e;
     core->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (core->epoll_fd < 0) {
+    core->alarm.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (core->epoll_fd < 0 || core->alarm.fd < 0) {
         return false;
     }
     memset(&e, 0, sizeof e);
-    e.events = EPOLLIN | EPOLLET; /* edges: a wake-up need not be read */
+    e.events = EPOLLIN | EPOLLET; /* edges: neither has to be read */
     e.data.ptr = &core->waker;
-    return epoll_ctl(core->epoll_fd, EPOLL_CTL_ADD, core->waker.fd, &e) == 0;
+    if (epoll_ctl(core->epoll_fd, EPOLL_CTL_ADD, core->waker.fd, &e) != 0) {
+        return false;
+    }
+    e.data.ptr = &core->alarm;
+    return epoll_ctl(core->epoll_fd, EPOLL_CTL_ADD, core->alarm.fd, &e) == 0;
+}
+
+static bool cbi_loop_epoll_alarm(struct cbi_loop_core *core, uint64_t at)
+{
+    struct itimerspec when;
+    memset(&when, 0, sizeof when);
+    when.it_value.tv_sec = (time_t)(at / CBI_LOOP_SECOND);
+    when.it_value.tv_nsec = (int)(at % CBI_LOOP_SECOND);
+    if ((uint64_t)when.it_value.tv_sec != at / CBI_LOOP_SECOND || timerfd_settime(core->alarm.fd, TFD_TIMER_ABSTIME, &when, NULL) != 0) {
+        core->alarm_at = UINT64_MAX;
+        return false;
+    }
+    core->alarm_at = at;
+    return true;
 }
 
 static void cbi_loop_epoll_close(struct cbi_loop_core *core)
 {
     if (core->epoll_fd >= 0) {
         (void)close(core->epoll_fd);
+    }
+    if (core->alarm.fd >= 0) {
+        (void)close(core->alarm.fd);
     }
 }
 
@@ -1845,7 +1900,7 @@ static bool cbi_loop_epoll_set(struct cbi_loop_core *core, cbi_loop_io *io, uint
     int op = io->mask == 0 ? EPOLL_CTL_ADD : mask == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
     struct epoll_event e;
     memset(&e, 0, sizeof e);
-    e.events = ((mask & CBI_LOOP_IN) != 0 ? (uint32_t)EPOLLIN : 0u) | ((mask & CBI_LOOP_OUT) != 0 ? (uint32_t)EPOLLOUT : 0u);
+    e.events = mask & (unsigned)(CBI_LOOP_IN | CBI_LOOP_OUT);
     e.data.ptr = io;
     return epoll_ctl(core->epoll_fd, op, io->fd, &e) == 0 || mask == 0;
 }
@@ -1854,10 +1909,11 @@ static size_t cbi_loop_epoll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
 {
     int i, n = CBI_LOOP_SYS_EPOLL_WAIT(core->epoll_fd, core->events, (int)CBI_LOOP_READY, cbi_loop_wait_ms(wait_ns));
     for (i = 0; i < n; i++) {
-        uint32_t e = core->events[i].events;
         core->batch[i].io = (cbi_loop_io *)core->events[i].data.ptr;
-        core->batch[i].mask = ((e & EPOLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) | ((e & EPOLLOUT) != 0 ? (uint32_t)CBI_LOOP_OUT : 0u) |
-                              ((e & (EPOLLERR | EPOLLHUP)) != 0 ? (uint32_t)CBI_LOOP_GONE : 0u);
+        core->batch[i].mask = core->events[i].events;
+        if (CBI_LOOP_UNLIKELY(core->batch[i].io == &core->alarm)) {
+            core->alarm_at = UINT64_MAX; /* it came */
+        }
     }
     return n > 0 ? (size_t)n : 0u; /* interrupted: the caller looks at the clock and comes again */
 }
@@ -1904,7 +1960,7 @@ static bool cbi_loop_poll_set(struct cbi_loop_core *core, cbi_loop_io *io, uint8
     }
     p = &core->poll_fds[io->slot];
     p->fd = io->fd;
-    p->events = (short)(((mask & CBI_LOOP_IN) != 0 ? POLLIN : 0) | ((mask & CBI_LOOP_OUT) != 0 ? POLLOUT : 0));
+    p->events = (short)(mask & (CBI_LOOP_IN | CBI_LOOP_OUT));
     p->revents = 0;
     core->poll_ios[io->slot] = io;
     return true;
@@ -1913,6 +1969,13 @@ static bool cbi_loop_poll_set(struct cbi_loop_core *core, cbi_loop_io *io, uint8
 static bool cbi_loop_poll_open(struct cbi_loop_core *core)
 {
     return cbi_loop_poll_set(core, &core->waker, CBI_LOOP_IN);
+}
+
+static bool cbi_loop_poll_alarm(struct cbi_loop_core *core, uint64_t at)
+{
+    (void)core;
+    (void)at;
+    return false; /* the wait's own timeout serves */
 }
 
 static void cbi_loop_poll_close(struct cbi_loop_core *core)
@@ -1928,12 +1991,9 @@ static size_t cbi_loop_poll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
     int left = CBI_LOOP_SYS_POLL(core->poll_fds, (nfds_t)core->poll_count, cbi_loop_wait_ms(wait_ns));
     for (i = 0; left > 0 && i < core->poll_count && n < CBI_LOOP_READY; i++) {
         size_t at = core->poll_from + i < core->poll_count ? core->poll_from + i : (core->poll_from + i) % core->poll_count;
-        unsigned e = (unsigned)core->poll_fds[at].revents;
-        if (e != 0) {
+        if (core->poll_fds[at].revents != 0) {
             core->batch[n].io = core->poll_ios[at];
-            core->batch[n++].mask = ((e & (unsigned)POLLIN) != 0 ? (uint32_t)CBI_LOOP_IN : 0u) |
-                                    ((e & (unsigned)POLLOUT) != 0 ? (uint32_t)CBI_LOOP_OUT : 0u) |
-                                    ((e & (unsigned)(POLLERR | POLLHUP | POLLNVAL)) != 0 ? (uint32_t)CBI_LOOP_GONE : 0u);
+            core->batch[n++].mask = (uint32_t)core->poll_fds[at].revents;
             left--;
         }
     }
@@ -1944,11 +2004,11 @@ static size_t cbi_loop_poll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
 static const cbi_loop_backend *cbi_loop_backend_find(int wish)
 {
     static const cbi_loop_backend poll_backend = {
-        cbi_loop_poll_open, cbi_loop_poll_close, cbi_loop_poll_set, cbi_loop_poll_wait, true
+        cbi_loop_poll_open, cbi_loop_poll_close, cbi_loop_poll_set, cbi_loop_poll_wait, cbi_loop_poll_alarm, true
     };
 #if defined(__linux__)
     static const cbi_loop_backend epoll_backend = {
-        cbi_loop_epoll_open, cbi_loop_epoll_close, cbi_loop_epoll_set, cbi_loop_epoll_wait, false
+        cbi_loop_epoll_open, cbi_loop_epoll_close, cbi_loop_epoll_set, cbi_loop_epoll_wait, cbi_loop_epoll_alarm, false
     };
     if (wish == CB_LOOP_BACKEND_DEFAULT || wish == CB_LOOP_BACKEND_EPOLL) {
         return &epoll_backend;
@@ -2124,7 +2184,7 @@ static cb_loop_stream *cbi_loop_stream_of(cbi_loop_link *link)
 }
 
 /* The one way into CLOSED. Buffers stay until the end of the pass: a caller may be reading in them. */
-static void cbi_loop_stream_kill(cb_loop_stream *s, cb_loop_status why, uint8_t op, int error)
+static CBI_LOOP_COLD void cbi_loop_stream_kill(cb_loop_stream *s, cb_loop_status why, uint8_t op, int error)
 {
     if ((s->io.flags & CBI_LOOP_CLOSED) != 0) {
         return;
@@ -2138,7 +2198,7 @@ static void cbi_loop_stream_kill(cb_loop_stream *s, cb_loop_status why, uint8_t 
     cbi_loop_io_work(&s->io);
 }
 
-static void cbi_loop_stream_kill_error(cb_loop_stream *s, uint8_t op, int error)
+static CBI_LOOP_COLD void cbi_loop_stream_kill_error(cb_loop_stream *s, uint8_t op, int error)
 {
     cbi_loop_stream_kill(s, cbi_loop_status_of(error), op, error);
 }
@@ -2191,7 +2251,7 @@ static void cbi_loop_out_drop(cb_loop_stream *s)
 }
 
 /* Gives the memory back. Nothing of s is touched after on_closed. */
-static void cbi_loop_stream_finish(cb_loop_stream *s)
+static CBI_LOOP_COLD void cbi_loop_stream_finish(cb_loop_stream *s)
 {
     struct cbi_loop_core *core = s->io.core;
     cbi_loop_settings *settings = s->settings;
@@ -2377,19 +2437,20 @@ static ptrdiff_t cbi_loop_out_send(cb_loop_stream *s, size_t *batch)
 {
     struct cbi_loop_core *core = s->io.core;
     struct msghdr message;
-    cbi_loop_buf *b;
+    cbi_loop_buf *b = s->out_first;
     size_t count = 0;
+    if (b == s->out_last) {
+        *batch = b->size - b->at;
+        return CBI_LOOP_SYS_SEND(s->io.fd, (b->shared != NULL ? b->shared->data : b->data) + b->at, *batch);
+    }
     *batch = 0;
-    for (b = s->out_first; b != NULL && count < CBI_LOOP_IOV; b = b->next) {
+    for (; b != NULL && count < CBI_LOOP_IOV; b = b->next) {
         if (b->size > b->at) {
             const uint8_t *data = b->shared != NULL ? b->shared->data : b->data;
             core->iov[count].iov_base = (void *)(uintptr_t)(data + b->at);
             core->iov[count].iov_len = b->size - b->at;
             *batch += core->iov[count++].iov_len;
         }
-    }
-    if (count == 1) {
-        return CBI_LOOP_SYS_SEND(s->io.fd, core->iov[0].iov_base, core->iov[0].iov_len);
     }
     memset(&message, 0, sizeof message);
     message.msg_iov = core->iov;
@@ -2400,7 +2461,7 @@ static ptrdiff_t cbi_loop_out_send(cb_loop_stream *s, size_t *batch)
 static bool cbi_loop_stream_reads(const cb_loop_stream *s);
 
 /* Writing has failed for good. What the peer sent before may still be there and is read first, if we read at all. */
-static void cbi_loop_stream_write_failed(cb_loop_stream *s, int error)
+static CBI_LOOP_COLD void cbi_loop_stream_write_failed(cb_loop_stream *s, int error)
 {
     if ((s->io.flags & CBI_LOOP_CLOSING) != 0 || !cbi_loop_stream_reads(s)) {
         cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WRITE, error);
@@ -2418,8 +2479,10 @@ static void cbi_loop_stream_stalls(cb_loop_stream *s, bool progress)
     uint64_t stall_ns = s->settings->d.output_stall_ns;
     if ((s->io.flags & CBI_LOOP_BLOCKED) == 0) {
         cbi_loop_timer_disarm(s->io.core, &s->timer);
-    } else if ((progress || !cb_loop_timer_is_active(&s->timer)) && stall_ns != CB_LOOP_OFF) {
+        s->io.flags &= ~(uint32_t)CBI_LOOP_STALLED;
+    } else if ((progress || (s->io.flags & CBI_LOOP_STALLED) == 0) && stall_ns != CB_LOOP_OFF) {
         (void)cbi_loop_timer_arm_in(s->io.core, &s->timer, stall_ns, 0);
+        s->io.flags |= CBI_LOOP_STALLED;
     }
 }
 
@@ -2445,7 +2508,9 @@ static void cbi_loop_stream_flush(cb_loop_stream *s)
             s->io.flags |= CBI_LOOP_DRAINED | CBI_LOOP_SHOW;
         }
     }
-    cbi_loop_stream_stalls(s, n > 0);
+    if (CBI_LOOP_UNLIKELY((s->io.flags & (CBI_LOOP_BLOCKED | CBI_LOOP_STALLED)) != 0)) {
+        cbi_loop_stream_stalls(s, n > 0);
+    }
 }
 
 /* -- 14. streams: input ------------------------------------------------------------------------------------ */
@@ -2459,15 +2524,11 @@ static size_t cbi_loop_rest_size(const cb_loop_stream *s)
  * to our last bytes. */
 static bool cbi_loop_stream_reads(const cb_loop_stream *s)
 {
-    const cb_loop_stream_desc *d = &s->settings->d;
-    if ((s->io.flags & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING)) != 0) {
-        return false;
+    const uint32_t f = s->io.flags;
+    if ((f & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING | CBI_LOOP_CLOSING | CBI_LOOP_PAUSED)) == 0) {
+        return s->rest == NULL || s->settings->d.input_policy == CB_LOOP_CLOSE || s->rest->size < s->settings->d.input_bytes_max;
     }
-    if ((s->io.flags & CBI_LOOP_CLOSING) != 0) {
-        return true;
-    }
-    return (s->io.flags & CBI_LOOP_PAUSED) == 0 &&
-           (d->input_policy == CB_LOOP_CLOSE || cbi_loop_rest_size(s) < d->input_bytes_max);
+    return (f & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING)) == 0 && (f & CBI_LOOP_CLOSING) != 0;
 }
 
 /* Bytes that may be read on top of `kept`; one above the bound where crossing it shall be seen. */
@@ -2588,7 +2649,7 @@ static bool cbi_loop_rest_grow(cb_loop_stream *s, size_t need)
 }
 
 /* No bytes came: the end, an error, or nothing. */
-static void cbi_loop_stream_read_failed(cb_loop_stream *s, ptrdiff_t n)
+static CBI_LOOP_COLD void cbi_loop_stream_read_failed(cb_loop_stream *s, ptrdiff_t n)
 {
     if (n < 0 && cbi_loop_would_block(errno)) {
         return;
@@ -2684,7 +2745,7 @@ static bool cbi_loop_stream_owes_show(const cb_loop_stream *s)
 }
 
 /* The peer has ended and nothing that was refused can still be taken: show the last bytes once more, then on_end. */
-static void cbi_loop_stream_end(cb_loop_stream *s)
+static CBI_LOOP_COLD void cbi_loop_stream_end(cb_loop_stream *s)
 {
     if ((s->io.flags & CBI_LOOP_DEAD) != 0) {
         cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WRITE, s->error);
@@ -2770,6 +2831,13 @@ static bool cbi_loop_stream_can_send(const cb_loop_stream *s)
  * here, or in the next pass. */
 static void cbi_loop_stream_settle(cb_loop_stream *s)
 {
+    if (CBI_LOOP_LIKELY((s->io.flags & ~(uint32_t)(CBI_LOOP_LINKED | CBI_LOOP_ASKED)) == 0 && s->unsent != 0)) {
+        cbi_loop_stream_flush(s); /* nearly always all there is to do */
+        if (CBI_LOOP_LIKELY(s->io.flags == CBI_LOOP_LINKED && s->unsent == 0 && s->rest == NULL && s->io.mask == CBI_LOOP_IN)) {
+            s->io.flags = 0;
+            return;
+        }
+    }
     cbi_loop_stream_notify(s);
     if ((s->io.flags & CBI_LOOP_CLOSING) != 0) {
         cbi_loop_rest_drop(s);
@@ -2856,7 +2924,7 @@ static int cbi_loop_socket_error(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-static void cbi_loop_stream_connected(cb_loop_stream *s)
+static CBI_LOOP_COLD void cbi_loop_stream_connected(cb_loop_stream *s)
 {
     int error = cbi_loop_socket_error(s->io.fd);
     error = error == 0 && cbi_loop_connected_to_itself(s) ? ECONNREFUSED : error;
@@ -3137,7 +3205,7 @@ static bool cbi_loop_accept_passes(int error)
     }
 }
 
-static void cbi_loop_listener_accept(cb_loop_listener *l)
+static CBI_LOOP_COLD void cbi_loop_listener_accept(cb_loop_listener *l)
 {
     uint32_t i;
     for (i = 0; i < l->accepts_per_pass && (l->io.flags & CBI_LOOP_CLOSED) == 0; i++) {
@@ -3256,7 +3324,7 @@ CB_LOOP_DEF void cb_loop_listener_close(cb_loop_listener *listener)
     cbi_loop_io_work(&listener->io);
 }
 
-static void cbi_loop_listener_finish(cb_loop_listener *l)
+static CBI_LOOP_COLD void cbi_loop_listener_finish(cb_loop_listener *l)
 {
     cbi_loop_unlink(&l->link);
     cbi_loop_settings_put(l->io.core, l->settings);
@@ -3286,7 +3354,7 @@ static void cbi_loop_dispatch(struct cbi_loop_core *core, size_t count)
             cbi_loop_stream_event((cb_loop_stream *)(void *)io, core->batch[i].mask);
         } else if (io->kind == CBI_LOOP_LISTENER) {
             cbi_loop_listener_accept((cb_loop_listener *)(void *)io);
-        } else if (core->backend->drains) {
+        } else if (io->kind == CBI_LOOP_WAKER && core->backend->drains) {
             uint8_t bytes[64];
             while (read(io->fd, bytes, sizeof bytes) < 0 && errno == EINTR) {
             }
@@ -3311,16 +3379,23 @@ static void cbi_loop_settle(struct cbi_loop_core *core)
     }
 }
 
-/* How long to sleep. Pooled buffers are worth a look after a second. */
+/* How long to sleep. Where the alarm comes no later than any timer, the clock need not be read around the wait, and the
+ * kernel is spared the arithmetic with a timeout. */
 static uint64_t cbi_loop_wait_time(struct cbi_loop_core *core, uint64_t timeout_ns)
 {
-    uint64_t wait;
-    if (timeout_ns == 0 || core->work_first != NULL || cbi_loop_has_posts(core)) {
+    uint64_t wait = CB_LOOP_FOREVER, begin;
+    core->quiet = false;
+    if (core->work_first != NULL || cbi_loop_has_posts(core)) {
         return 0;
     }
-    wait = cbi_loop_timers_wait(core);
-    wait = wait < timeout_ns ? wait : timeout_ns;
-    return core->pooled != 0 && wait > CBI_LOOP_SECOND ? CBI_LOOP_SECOND : wait;
+    if (core->timers != 0 && (timeout_ns != 0 || core->handles != 0)) {
+        begin = cbi_loop_timers_begin(core);
+        core->quiet = core->alarm_at <= begin;
+        if (!core->quiet && (timeout_ns != 0 || begin >= core->now + CBI_LOOP_NEAR)) {
+            wait = cbi_loop_timers_wait(core);
+        }
+    }
+    return wait < timeout_ns ? wait : timeout_ns;
 }
 
 /* Waits, if it may. `asleep` is raised before the last look at the posts, so a poster either is seen here or sees it. */
@@ -3334,9 +3409,6 @@ static size_t cbi_loop_poll(struct cbi_loop_core *core, uint64_t timeout_ns)
     __atomic_store_n(&core->loop->asleep, 1u, __ATOMIC_SEQ_CST);
     count = core->backend->wait(core, cbi_loop_has_posts(core) ? 0u : wait);
     __atomic_store_n(&core->loop->asleep, 0u, __ATOMIC_RELAXED);
-    if (count == 0 && wait >= CBI_LOOP_SECOND && core->pooled != 0) {
-        cbi_loop_pool_trim(core);
-    }
     return count;
 }
 
@@ -3349,8 +3421,12 @@ static void cbi_loop_pass(struct cbi_loop_core *core, uint64_t timeout_ns)
     }
     ready = cbi_loop_poll(core, timeout_ns);
     core->now_known = false;
-    cbi_loop_timers_pass(core);
-    cbi_loop_posts_pass(core);
+    if (core->timers != 0 && !(core->quiet && core->alarm_at != UINT64_MAX)) {
+        cbi_loop_timers_pass(core);
+    }
+    if (cbi_loop_has_posts(core)) {
+        cbi_loop_posts_pass(core);
+    }
     cbi_loop_dispatch(core, ready);
     if (core->work_first != NULL) {
         cbi_loop_settle(core);
@@ -3416,6 +3492,10 @@ static void cbi_loop_core_init(struct cbi_loop_core *core, cb_loop *loop, const 
     core->read_buf = (uint8_t *)(void *)(core + 1) + CBI_LOOP_HEADROOM;
     core->waker.fd = -1;
     core->epoll_fd = -1;
+    core->alarm.fd = -1;
+    core->alarm.kind = CBI_LOOP_ALARM;
+    core->alarm_at = UINT64_MAX;
+    cb_loop_timer_init(&core->trimmer, cbi_loop_on_trim, core);
     cbi_loop_list_init(&core->ready);
     cbi_loop_list_init(&core->due);
     cbi_loop_list_init(&core->streams);
