@@ -483,9 +483,10 @@ CB_RPC_DEF size_t cb_rpc_need(const cb_rpc_session *s);
  * it. */
 CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event);
 
-/* next and dispatch until the session stops; returns why it did, E_BUSY inside a handler of the same hub. */
+/* next and dispatch until the session stops; returns why it did. E_BUSY inside a handler of the same hub: nothing
+ * was taken then. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t now_ns);
-/* NEED_OUTPUT: the message was not used, show it again. Any other: it was used up. An empty one drives what
+/* NEED_OUTPUT, E_BUSY: the message was not used, show it again. Any other: it was used up. An empty one drives what
  * needs no input. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns);
 
@@ -2687,10 +2688,12 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t n
     cb_rpc_event event;
     cb_rpc_status st;
     uint8_t *from = in->data;
+    CB_RPC_ASSERT(s != NULL && s->hub != NULL);
+    if (s->hub->dispatching != NULL) { /* before next: an event that nobody can dispatch would be lost */
+        return CB_RPC_E_BUSY;
+    }
     while ((st = cb_rpc_next(s, in, now_ns, &event)) == CB_RPC_OK) {
-        if (cb_rpc_dispatch(s, &event) != CB_RPC_OK) {
-            return CB_RPC_E_BUSY;
-        }
+        (void)cb_rpc_dispatch(s, &event);
         cbi_rpc_poison(from, in->data);
         from = in->data;
     }
@@ -2700,16 +2703,19 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t n
 CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns)
 {
     cb_rpc_event event;
-    cb_rpc_status st = cb_rpc_next_message(s, message, now_ns, &event);
+    cb_rpc_status st;
+    CB_RPC_ASSERT(s != NULL && s->hub != NULL);
+    if (s->hub->dispatching != NULL) {
+        return CB_RPC_E_BUSY;
+    }
+    st = cb_rpc_next_message(s, message, now_ns, &event);
     if (message.size != 0 && st == CB_RPC_NEED_INPUT) { /* used up without an event */
         message.size = 0;
         st = cb_rpc_next_message(s, message, now_ns, &event);
     }
     message.size = 0;
     for (; st == CB_RPC_OK; st = cb_rpc_next_message(s, message, now_ns, &event)) {
-        if (cb_rpc_dispatch(s, &event) != CB_RPC_OK) {
-            return CB_RPC_E_BUSY;
-        }
+        (void)cb_rpc_dispatch(s, &event);
     }
     return st;
 }

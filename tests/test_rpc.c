@@ -76,6 +76,7 @@ typedef struct service {
     cb_rpc_status cancelled;
     int adds, lates, notes, lossy, echoes;
     cb_rpc_session *close_me;    /* calc_add closes it inside its handler */
+    cb_rpc_session *drive_me;    /* calc_add drives it inside its handler */
     cb_rpc_session *recall;      /* a failing receiver calls again on it */
     cb_rpc_status handler_returns;
     cb_rpc_status deinit_said, dispatch_said;
@@ -105,6 +106,15 @@ static cb_rpc_status on_add(void *user, cb_rpc_session *from, const number *a, n
     }
     if (v->handler_returns != CB_RPC_OK) {
         return v->handler_returns;
+    }
+    if (v->drive_me != NULL) {
+        cb_slice nothing;
+        cb_span none;
+        none.data = NULL;
+        nothing.data = NULL;
+        none.size = nothing.size = 0;
+        v->dispatch_said = v->drive_me->is_message_based ? cb_rpc_drive_message(v->drive_me, nothing, 0)
+                                                         : cb_rpc_drive(v->drive_me, &none, 0);
     }
     if (v->close_me != NULL) {
         cb_span none;
@@ -1135,6 +1145,32 @@ static void rpc_close_inside_a_handler_is_deferred_and_its_answer_dropped(void)
     free(j);
 }
 
+static void rpc_drive_inside_a_handler_takes_nothing(void)
+{
+    unsigned mode;
+    for (mode = 0; mode < 2; mode++) { /* a stream, messages */
+        joined *j = (joined *)malloc(sizeof *j);
+        cb_rpc_pair_desc pd;
+        number a, reply;
+        cb_rpc_future f;
+        memset(&pd, 0, sizeof pd);
+        pd.is_message_based = mode == 1;
+        CBT_REQUIRE(j != NULL && joined_init(j, NULL, &pd));
+        a.n = 1;
+        CBT_CHECK(calc_late_future(&j->pair.a, &a, &reply, &f) == CB_RPC_OK);
+        CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+        CBT_CHECK(cb_rpc_call_cancel(&j->pair.a, f.call) == CB_RPC_OK); /* an event that waits for the next drive */
+        j->v.drive_me = &j->pair.a;
+        CBT_CHECK(calc_add(&j->pair.b, &a, NULL, NULL) == CB_RPC_OK);
+        CBT_CHECK(calc_add(&j->pair.a, &a, NULL, NULL) == CB_RPC_OK); /* its handler, at b, drives a */
+        CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+        CBT_EQ(j->v.dispatch_said, CB_RPC_E_BUSY);
+        CBT_CHECK(f.state == CB_RPC_FUTURE_DONE && f.status == CB_RPC_E_CANCELLED);
+        joined_end(j);
+        free(j);
+    }
+}
+
 static void rpc_clean_end_lets_late_answers_out(void)
 {
     uint8_t h[128];
@@ -2131,6 +2167,7 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_call_ids_of_old_calls_are_stale),
     CBT_CASE(rpc_handler_returns_become_failure_kinds),
     CBT_CASE(rpc_close_inside_a_handler_is_deferred_and_its_answer_dropped),
+    CBT_CASE(rpc_drive_inside_a_handler_takes_nothing),
     CBT_CASE(rpc_clean_end_lets_late_answers_out),
     CBT_CASE(rpc_peer_that_says_no_hello_is_given_up),
     CBT_CASE(rpc_session_restarts_after_it_closed),
