@@ -399,6 +399,7 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
     uint64_t hello_due_ns;      /* 0: not counting yet */
     const char *reason;         /* why the session ended; static, or the ender's */
     const struct cb_rpc_event *current; /* the call being dispatched */
+    cb_rpc_future *untold;      /* that of the RESULT which next gave and dispatch has not seen yet */
     uint64_t serial;            /* of the call ids */
     uint32_t open_cap, open_count, open_free, open_told; /* open_told: how far the end has been told */
     uint32_t cancelled_head, cancelled_tail;
@@ -2077,6 +2078,7 @@ static void cbi_rpc_result_event(cb_rpc_session *s, uint32_t index, cb_rpc_statu
     event->receiver = c->receiver;
     event->user = c->user;
     event->future = c->future;
+    s->untold = c->future;
 }
 
 /* The open call that an answer or refusal is for. Every call is answered exactly once, so anything else is no
@@ -2564,6 +2566,10 @@ static void cbi_rpc_dispatch_result(cb_rpc_session *s, const cb_rpc_event *e)
     const cb_rpc_result *res = &e->result;
     void *reply = e->future != NULL ? e->user : hub->reply;
     cb_rpc_result unreadable;
+    if (e->future != NULL && e->future != s->untold) { /* cancelled since next: it may be gone */
+        return;
+    }
+    s->untold = NULL;
     if (res->status == CB_RPC_OK && (e->future != NULL || e->receiver != NULL)
         && !e->row->reply->decode(reply, e->body.data, e->body.size, hub->text, sizeof hub->text)) {
         unreadable.status = CB_RPC_E_ANSWER;
@@ -2889,10 +2895,12 @@ CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f)
         cbi_rpc_deadline_off(s, c);
         c->state = CBI_RPC_TOLD;
         cbi_rpc_send_cancel(s, (uint32_t)(c - s->open), CB_RPC_E_CANCELLED);
-    } else { /* cancelled by its id, but not told yet: let it be told to nobody */
+    } else { /* cancelled by its id or taken by next, but not told yet: let it be told to nobody */
         uint32_t index = (uint32_t)(f->call.id & 0xffffu);
-        CB_RPC_ASSERT(index < s->open_cap);
-        s->open[index].future = NULL;
+        s->untold = s->untold == f ? NULL : s->untold;
+        if (index < s->open_cap && s->open[index].future == f) {
+            s->open[index].future = NULL;
+        }
     }
     cbi_rpc_future_done(f, CB_RPC_E_CANCELLED, cbi_rpc_status_text(CB_RPC_E_CANCELLED));
 }
@@ -3176,6 +3184,9 @@ CB_RPC_DEF cb_rpc_status cb_rpc_session_init(cb_rpc_session *s, cb_rpc_hub *hub,
 static void cbi_rpc_futures_closed(cb_rpc_session *s)
 {
     uint32_t i;
+    if (s->untold != NULL) {
+        cbi_rpc_future_done(s->untold, CB_RPC_E_CLOSED, cb_rpc_status_str(CB_RPC_E_CLOSED));
+    }
     for (i = 0; i < s->open_cap; i++) {
         cbi_rpc_open *c = &s->open[i];
         if ((c->state == CBI_RPC_WAITING || c->state == CBI_RPC_CANCELLED) && c->future != NULL) {

@@ -1171,6 +1171,38 @@ static void rpc_drive_inside_a_handler_takes_nothing(void)
     }
 }
 
+static void rpc_future_is_the_callers_once_cancelled_between_next_and_dispatch(void)
+{
+    uint8_t h[128], in[7] = { 6, 1, 0, 42, 0, 0, 0 };
+    lone *l = (lone *)malloc(sizeof *l);
+    cb_rpc_future *f = (cb_rpc_future *)malloc(sizeof *f), g, last;
+    number a, *reply = (number *)malloc(sizeof *reply), other;
+    cb_rpc_event e;
+    cb_span span;
+    CBT_REQUIRE(l != NULL && f != NULL && reply != NULL && lone_init(l, NULL));
+    CBT_CHECK(lone_feed(l, h, hello(h)) == CB_RPC_NEED_INPUT);
+    a.n = 1;
+    CBT_CHECK(calc_add_future(&l->s, &a, reply, f) == CB_RPC_OK);
+    span.data = in;
+    span.size = 7;
+    CBT_CHECK(cb_rpc_next(&l->s, &span, 0, &e) == CB_RPC_OK);
+    CBT_CHECK(calc_add_future(&l->s, &a, &other, &g) == CB_RPC_OK); /* takes the id over */
+    cb_rpc_future_cancel(f);
+    CBT_CHECK(f->state == CB_RPC_FUTURE_DONE && f->status == CB_RPC_E_CANCELLED);
+    free(f);
+    free(reply);
+    CBT_CHECK(cb_rpc_dispatch(&l->s, &e) == CB_RPC_OK); /* touches neither of the two */
+    CBT_CHECK(lone_feed(l, "\x06\x01\x00\x2b\x00\x00\x00", 7) == CB_RPC_NEED_INPUT);
+    CBT_CHECK(g.state == CB_RPC_FUTURE_DONE && other.n == 43);
+    CBT_CHECK(calc_add_future(&l->s, &a, &other, &last) == CB_RPC_OK);
+    span.data = in;
+    span.size = 7;
+    CBT_CHECK(cb_rpc_next(&l->s, &span, 0, &e) == CB_RPC_OK); /* and its session goes before it is told */
+    lone_end(l);
+    CBT_CHECK(last.state == CB_RPC_FUTURE_DONE && last.status == CB_RPC_E_CLOSED);
+    free(l);
+}
+
 static void rpc_clean_end_lets_late_answers_out(void)
 {
     uint8_t h[128];
@@ -2168,6 +2200,7 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_handler_returns_become_failure_kinds),
     CBT_CASE(rpc_close_inside_a_handler_is_deferred_and_its_answer_dropped),
     CBT_CASE(rpc_drive_inside_a_handler_takes_nothing),
+    CBT_CASE(rpc_future_is_the_callers_once_cancelled_between_next_and_dispatch),
     CBT_CASE(rpc_clean_end_lets_late_answers_out),
     CBT_CASE(rpc_peer_that_says_no_hello_is_given_up),
     CBT_CASE(rpc_session_restarts_after_it_closed),
