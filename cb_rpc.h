@@ -1982,6 +1982,18 @@ static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const
     return cbi_rpc_send_refusal(s, id, CB_RPC_E_LAYOUT, text);
 }
 
+/* Whether an answer of the greatest size finds room. Above the soft bound something is on its way to the peer, so
+ * that waiting ends; below it an answer too long for the sink's rest is never going to fit. */
+static bool cbi_rpc_can_answer(const cb_rpc_session *s, const cbi_rpc_method *method)
+{
+    size_t room = s->out.room(s->out.user, true), most = CB_RPC_REASON_MAX + 1u;
+    if (method != NULL && method->row->reply != NULL && method->row->reply->size_max > most) {
+        most = cbi_rpc_min(method->row->reply->size_max, s->frame_bytes_max);
+    }
+    most += CBI_RPC_HEAD_MAX;
+    return room >= most || (room >= CBI_RPC_REPLY_MIN && s->out.room(s->out.user, false) != 0);
+}
+
 static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t entry, cb_rpc_event *event)
 {
     const cbi_rpc_method *method = NULL;
@@ -1993,11 +2005,11 @@ static cb_rpc_status cbi_rpc_read_call(cb_rpc_session *s, cbi_rpc_in r, uint32_t
     if (cbi_rpc_waiting_find(s, coded >> 1) != CBI_RPC_NONE) {
         return cbi_rpc_bad(s, "a call's id is still in use");
     }
-    if (s->out.room(s->out.user, true) < CBI_RPC_REPLY_MIN) {
-        return CB_RPC_NEED_OUTPUT;
-    }
     if ((entry & CBI_RPC_ENTRY_SLOT) != 0) {
         method = &s->hub->methods[(entry & CBI_RPC_ENTRY_SLOT) - 1u];
+    }
+    if (!cbi_rpc_can_answer(s, method)) {
+        return CB_RPC_NEED_OUTPUT;
     }
     if (method == NULL) {
         st = cbi_rpc_send_refusal(s, coded >> 1, CB_RPC_E_UNKNOWN_METHOD, NULL);
@@ -2168,6 +2180,9 @@ static cb_rpc_status cbi_rpc_read_cancel(cb_rpc_session *s, cbi_rpc_in r, cb_rpc
     index = cbi_rpc_waiting_find(s, id);
     if (index == CBI_RPC_NONE) {
         return CBI_RPC_SKIP;
+    }
+    if (s->out.room(s->out.user, true) < CBI_RPC_REPLY_MIN) {
+        return CB_RPC_NEED_OUTPUT;
     }
     st = cbi_rpc_send_refusal(s, id, why, NULL);
     if (st != CB_RPC_OK) {

@@ -1375,6 +1375,46 @@ static void rpc_output_bounds_refuse_new_calls_and_let_answers_pass(void)
     free(l);
 }
 
+static void rpc_call_whose_answer_may_not_fit_waits_above_the_soft_bound(void)
+{
+    static uint8_t in[2008];
+    uint8_t h[128], cancel[4] = { 3, 3, 1, 8 };
+    lone *l = (lone *)malloc(sizeof *l);
+    cb_span span;
+    CBT_REQUIRE(l != NULL && lone_init(l, NULL));
+    CBT_CHECK(lone_feed(l, h, hello(h)) == CB_RPC_NEED_INPUT); /* reads frames up to 8,192 bytes */
+    l->out.size = 0;
+    l->out.room_soft = 3000;
+    l->out.room_hard = 3000 + 8192 + 64;
+    memset(in, 0, sizeof in);
+    memcpy(in, "\xd6\x0f\xd7\x01\x00\xcf\x07\0\0", 9); /* calc_echo, id 0, 1,999 bytes */
+    while (l->out.size <= l->out.room_soft) {
+        span.data = in;
+        span.size = sizeof in;
+        CBT_CHECK(cb_rpc_drive(&l->s, &span, 0) == CB_RPC_NEED_INPUT);
+        memcpy(in, "\xd6\x0f\xd7\x01\x00\xcf\x07\0\0", 9);
+    }
+    span.data = in;
+    span.size = sizeof in;
+    CBT_CHECK(cb_rpc_drive(&l->s, &span, 0) == CB_RPC_NEED_OUTPUT); /* a peer that reads slowly is no error */
+    CBT_EQ(span.size, sizeof in);
+    CBT_EQ(l->v.echoes, 2);
+    l->out.size = 0;
+    CBT_CHECK(cb_rpc_drive(&l->s, &span, 0) == CB_RPC_NEED_INPUT);
+    CBT_EQ(l->v.echoes, 3);
+    CBT_CHECK(lone_feed(l, "\x06\x11\x02\x01\x00\x00\x00", 7) == CB_RPC_NEED_INPUT); /* calc_late, id 1 */
+    l->out.size = l->out.room_hard;
+    span.data = cancel;
+    span.size = 4;
+    CBT_CHECK(cb_rpc_drive(&l->s, &span, 0) == CB_RPC_NEED_OUTPUT); /* its refusal waits too */
+    CBT_EQ(span.size, 4);
+    l->out.size = 0;
+    CBT_CHECK(cb_rpc_drive(&l->s, &span, 0) == CB_RPC_NEED_INPUT);
+    CBT_EQ(l->v.cancelled, CB_RPC_E_CANCELLED);
+    lone_end(l);
+    free(l);
+}
+
 static void rpc_answer_beyond_the_hard_bound_ends_the_session(void)
 {
     uint8_t h[128], in[200];
@@ -2207,6 +2247,7 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_calls_waiting_limit_refuses_busy_before_the_method_runs),
     CBT_CASE(rpc_calls_open_limit_refuses_and_recovers),
     CBT_CASE(rpc_output_bounds_refuse_new_calls_and_let_answers_pass),
+    CBT_CASE(rpc_call_whose_answer_may_not_fit_waits_above_the_soft_bound),
     CBT_CASE(rpc_answer_beyond_the_hard_bound_ends_the_session),
     CBT_CASE(rpc_answer_too_long_for_the_caller_is_said_so),
     CBT_CASE(rpc_hub_init_refuses_contradictions),
