@@ -351,6 +351,7 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
     size_t block_size;
     cb_rpc_session *dispatching;
     void *glue;
+    void (*glue_end)(cb_rpc_hub *hub); /* gives back what the end of its loop left over */
     uint64_t bytes_in, bytes_out; /* of whole frames, of all sessions */
     uint64_t events_dropped; /* events of unknown or differing methods, unreadable, or unreliable before the
                                 hello */
@@ -362,7 +363,8 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
  * two names that hash alike; E_NOMEM. desc is copied. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc *desc);
 
-/* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. */
+/* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. A dialled
+ * session that was between two connections when its loop ended has its on_closed here. */
 CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub);
 
 /* Bytes of whole frames that all sessions have read and written since init. */
@@ -799,15 +801,15 @@ CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_serve(cb_rpc_hub *hub, cb_loop *l
 CB_RPC_DEF const char *cb_rpc_serve_reason(const cb_loop *loop);
 /* The address in use, so that port 0 can be asked for. E_STATE: not serving. */
 CB_RPC_DEF cb_rpc_status cb_rpc_serve_address(const cb_rpc_hub *hub, cb_loop_address *address);
-/* Stops accepting and closes every session of the hub; the hub can be deinitialised once they have gone (loop
- * passes). */
+/* Stops accepting and closes every session of a peer that was accepted (those of cb_rpc_connect have cb_rpc_close);
+ * the hub can be deinitialised once all have gone (loop passes). */
 CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub);
 
 /* Dials url and keeps dialling, with growing pauses, until cb_rpc_close(s) or the loop's end. hub:
  * initialised, its contract bound; it may also serve. s: yours, kept until on_closed (desc of the hub:
  * on_down with E_CLOSED is the last notice after a close). Calls may be made at once; while no connection is
- * there and none is being made they fail with E_CLOSED and the last reason. E_ARG: the url; E_NOMEM. url:
- * copied. */
+ * there and none is being made they fail with E_CLOSED and the last reason. E_ARG: the url, or the
+ * hub is another loop's; E_CLOSED: the loop has ended; E_NOMEM: s is not kept in any of them. url: copied. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_session *s,
                                                        const char *url);
 
@@ -3122,8 +3124,14 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub)
     if (hub == NULL || hub->block == NULL) {
         return CB_RPC_OK;
     }
+    if (hub->glue != NULL && hub->dispatching == NULL) {
+        hub->glue_end(hub);
+    }
     if (hub->sessions != 0 || hub->dispatching != NULL || hub->glue != NULL) {
         return CB_RPC_E_BUSY;
+    }
+    if (hub->block == NULL) { /* the last on_closed has called this, too */
+        return CB_RPC_OK;
     }
     a = &hub->desc.alloc;
     cbi_rpc_give(a, hub->waiting, hub->waiting_cap * sizeof *hub->waiting);
@@ -3636,7 +3644,8 @@ typedef struct cbi_rpc_glue { /* hub->glue: made by the first serve or connect, 
     cb_loop *loop;
     cb_loop_listener listener;
     cbi_rpc_link *live, *free;
-    uint32_t count;
+    uint32_t count;             /* of the live ones */
+    uint32_t peers;             /* of the accepted ones among them */
     bool is_listening;
 } cbi_rpc_glue;
 
@@ -3644,6 +3653,8 @@ static uint64_t cbi_rpc_loop_clock(void *user)
 {
     return cb_loop_now((const cb_loop *)user);
 }
+
+static void cbi_rpc_glue_end(cb_rpc_hub *hub);
 
 static cbi_rpc_glue *cbi_rpc_glue_get(cb_rpc_hub *hub, cb_loop *loop)
 {
@@ -3658,6 +3669,7 @@ static cbi_rpc_glue *cbi_rpc_glue_get(cb_rpc_hub *hub, cb_loop *loop)
     memset(g, 0, sizeof *g);
     g->loop = loop;
     hub->glue = g;
+    hub->glue_end = cbi_rpc_glue_end;
     if (hub->desc.clock == NULL) {
         hub->desc.clock = cbi_rpc_loop_clock;
         hub->desc.clock_user = loop;
@@ -3678,6 +3690,9 @@ static void cbi_rpc_glue_release(cb_rpc_hub *hub)
     }
     cbi_rpc_give(&hub->desc.alloc, g, sizeof *g);
     hub->glue = NULL;
+    if (hub->desc.clock == cbi_rpc_loop_clock) { /* the loop may go now */
+        hub->desc.clock = NULL;
+    }
 }
 
 static void cbi_rpc_on_timer(void *user, cb_loop_timer *timer, uint64_t now_ns);
@@ -3876,6 +3891,21 @@ static void cbi_rpc_link_finish(cbi_rpc_link *link)
     }
 }
 
+/* A loop drops its timers without a word when it ends, so a link that waits for the next dial does not hear of it.
+ * Such a link is known by its timer: as long as the loop lives, it runs. */
+static void cbi_rpc_glue_end(cb_rpc_hub *hub)
+{
+    cbi_rpc_link *link = ((cbi_rpc_glue *)hub->glue)->live;
+    while (link != NULL) {
+        if (link->state == CBI_RPC_LINK_DOWN && !link->is_posted && !cb_loop_timer_is_active(&link->timer)) {
+            cbi_rpc_link_finish(link);
+            link = hub->glue != NULL ? ((cbi_rpc_glue *)hub->glue)->live : NULL; /* from the start: on_closed ran */
+        } else {
+            link = link->next;
+        }
+    }
+}
+
 static void cbi_rpc_link_redial(cbi_rpc_link *link)
 {
     uint64_t pause = link->dial->redial_ns;
@@ -3896,6 +3926,7 @@ static void cbi_rpc_on_stream_closed(void *user, cb_loop_stream *stream, cb_loop
         cbi_rpc_link_down(link, why, cb_loop_stream_reason(stream));
     }
     if (link->dial == NULL) {
+        ((cbi_rpc_glue *)link->hub->glue)->peers--;
         (void)cb_rpc_session_deinit(link->session);
         cbi_rpc_link_give(link);
     } else if (cb_rpc_session_is_closed(link->session) || why == CB_LOOP_E_CLOSED) {
@@ -3907,7 +3938,7 @@ static void cbi_rpc_on_stream_closed(void *user, cb_loop_stream *stream, cb_loop
 
 static void cbi_rpc_stream_desc(cb_loop_stream_desc *d, cbi_rpc_link *link, const cb_rpc_hub *hub)
 {
-    size_t frame = cbi_rpc_frame_most(hub, true);
+    size_t frame = cbi_rpc_frame_most(hub, true), soft = hub->desc.output_bytes_soft;
     memset(d, 0, sizeof *d);
     d->on_data = cbi_rpc_on_data;
     d->on_open = cbi_rpc_on_open;
@@ -3915,8 +3946,9 @@ static void cbi_rpc_stream_desc(cb_loop_stream_desc *d, cbi_rpc_link *link, cons
     d->on_closed = cbi_rpc_on_stream_closed;
     d->user = link;
     d->input_bytes_max = frame + 65536u;
-    d->output_bytes_soft = hub->desc.output_bytes_soft;
-    d->output_bytes_hard = hub->desc.output_bytes_soft + frame + 65536u;
+    soft = cbi_rpc_min(soft, SIZE_MAX - frame - 65536u);
+    d->output_bytes_soft = soft;
+    d->output_bytes_hard = soft + frame + 65536u;
 }
 
 static cb_loop_status cbi_rpc_link_dial(cbi_rpc_link *link)
@@ -3950,6 +3982,10 @@ static void cbi_rpc_on_timer(void *user, cb_loop_timer *timer, uint64_t now_ns)
         cbi_rpc_link_drive_empty(link);
         return;
     }
+    if (cb_rpc_session_is_closed(link->session)) { /* closed in this very pass: the task that it posted ends it */
+        return;
+    }
+    link->state = CBI_RPC_LINK_UP;
     st = cbi_rpc_link_dial(link);
     if (st != CB_LOOP_OK) {
         cbi_rpc_link_down(link, st, cb_loop_reason(link->loop));
@@ -3976,16 +4012,18 @@ static cb_loop_stream *cbi_rpc_on_accept(void *user, cb_loop_listener *listener,
                                          void **stream_user)
 {
     cb_rpc_hub *hub = (cb_rpc_hub *)user;
+    cbi_rpc_glue *g = (cbi_rpc_glue *)hub->glue;
     cbi_rpc_link *link;
     (void)listener;
     (void)from;
-    if (hub->sessions >= hub->desc.sessions_max) {
+    if (g->peers >= hub->desc.sessions_max) {
         return NULL;
     }
     link = cbi_rpc_link_take(hub);
     if (link == NULL) {
         return NULL;
     }
+    g->peers++;
     link->state = CBI_RPC_LINK_UP;
     *stream_user = link;
     return &link->stream;
@@ -4065,8 +4103,13 @@ CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub)
         return;
     }
     for (link = g->live; link != NULL; link = link->next) { /* closing only marks; links go in a later pass */
-        if (link->session == &link->own && link->state == CBI_RPC_LINK_UP) {
+        if (link->dial != NULL || link->state != CBI_RPC_LINK_UP) {
+            continue;
+        }
+        if (link->session != NULL) {
             cb_rpc_close(link->session);
+        } else { /* accepted in this pass, not opened yet */
+            cb_loop_stream_close(&link->stream);
         }
     }
     if (g->is_listening) {

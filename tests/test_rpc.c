@@ -13,6 +13,7 @@
 #error "implementation macro misspelt: this file would test nothing"
 #endif
 #include "support/cbt.h"
+#include <time.h>
 #include "support/cbt_malloc.h"
 
 /* -- the contract of these tests -- */
@@ -2182,6 +2183,145 @@ static void rpc_loop_peers_that_speak_otherwise_are_dropped(void)
     free(x);
 }
 
+/* A client whose server has just gone: it has dialled once or more, and waits for its next dial. */
+static bool served_between_dials(served *x)
+{
+    if (!served_init(x)) {
+        return false;
+    }
+    x->client.desc.redial_ns_min = x->client.desc.redial_ns_max = 30000000;
+    STEP_UNTIL(x, x->ups == 1);
+    cb_rpc_unserve(&x->server);
+    STEP_UNTIL(x, x->downs >= 1);
+    return cb_loop_step(&x->loop, 0) == CB_LOOP_OK; /* what the break had posted has run */
+}
+
+static void rpc_loop_close_counts_although_the_next_dial_is_due(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    uint64_t until;
+    CBT_REQUIRE(x != NULL && served_between_dials(x));
+    cb_rpc_close(&x->s);
+    until = (uint64_t)clock() + CLOCKS_PER_SEC / 10; /* one pass sees the close and that the pause is over */
+    while ((uint64_t)clock() < until) {
+    }
+    STEP_UNTIL(x, x->closed == 1);
+    CBT_EQ(x->downs, 1);
+    served_end(x);
+    free(x);
+}
+
+static void rpc_loop_end_gives_a_session_back_that_waits_for_its_next_dial(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    CBT_REQUIRE(x != NULL && served_between_dials(x));
+    served_end(x);
+    CBT_EQ(x->closed, 1);
+    free(x);
+}
+
+static void rpc_loop_hub_may_go_on_with_another_loop(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    cb_rpc_future f;
+    number a, reply;
+    CBT_REQUIRE(x != NULL && served_init(x));
+    STEP_UNTIL(x, x->ups == 1);
+    cb_rpc_close(&x->s);
+    STEP_UNTIL(x, x->closed == 1);
+    cb_loop_deinit(&x->loop);
+    CBT_CHECK(cb_rpc_hub_deinit(&x->server) == CB_RPC_OK);
+    CBT_CHECK(x->client.desc.clock == NULL); /* that of a loop which is gone */
+    CBT_REQUIRE(cb_loop_init(&x->loop, NULL) == CB_LOOP_OK && served_serve(x, "tcp://127.0.0.1:0"));
+    CBT_REQUIRE(cb_rpc_connect(&x->client, &x->loop, &x->s, x->url) == CB_RPC_OK);
+    a.n = 1;
+    CBT_CHECK(calc_add_future(cb_rpc_with_timeout(&x->s, UINT64_C(9000000000)), &a, &reply, &f) == CB_RPC_OK);
+    CBT_CHECK(cb_rpc_wait(&x->loop, &f, UINT64_C(10000000000)) == CB_RPC_OK);
+    served_end(x);
+    free(x);
+}
+
+static int unserve_ups;
+static void on_up_unserve(void *user, cb_rpc_session *s)
+{
+    (void)user;
+    (void)s;
+    unserve_ups++;
+    cb_rpc_unserve(&served_now->server);
+}
+
+/* Connections that one pass accepts: their sessions begin only at its end. */
+static void served_dial_raw(served *x, cb_loop_stream *streams, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        cb_loop_connect_desc d;
+        memset(&d, 0, sizeof d);
+        d.url = x->url;
+        CBT_CHECK(cb_loop_connect(&x->loop, &streams[i], &d) == CB_LOOP_OK);
+    }
+}
+
+static void rpc_loop_unserve_closes_peers_whose_session_has_not_begun(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    cb_loop_stream streams[4];
+    CBT_REQUIRE(x != NULL);
+    memset(x, 0, sizeof *x);
+    served_now = x;
+    unserve_ups = 0;
+    CBT_REQUIRE(cb_loop_init(&x->loop, NULL) == CB_LOOP_OK && served_serve(x, "tcp://127.0.0.1:0"));
+    x->server.desc.on_up = on_up_unserve;
+    served_dial_raw(x, streams, 4);
+    STEP_UNTIL(x, cb_rpc_hub_deinit(&x->server) == CB_RPC_OK);
+    CBT_EQ(unserve_ups, 1);
+    cb_loop_deinit(&x->loop);
+    free(x);
+}
+
+static uint32_t most_sessions;
+static void on_up_count(void *user, cb_rpc_session *s)
+{
+    (void)user;
+    most_sessions = s->hub->sessions > most_sessions ? s->hub->sessions : most_sessions;
+}
+
+static void rpc_loop_sessions_max_holds_within_a_pass(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    cb_loop_stream streams[8];
+    CBT_REQUIRE(x != NULL);
+    memset(x, 0, sizeof *x);
+    served_now = x;
+    most_sessions = 0;
+    CBT_REQUIRE(cb_loop_init(&x->loop, NULL) == CB_LOOP_OK && served_serve(x, "tcp://127.0.0.1:0"));
+    x->server.desc.on_up = on_up_count;
+    x->server.desc.sessions_max = 3;
+    served_dial_raw(x, streams, 8);
+    STEP_UNTIL(x, x->server.sessions != 0);
+    CBT_CHECK(cb_loop_step(&x->loop, 1000000) == CB_LOOP_OK);
+    CBT_EQ(most_sessions, 3);
+    cb_loop_deinit(&x->loop);
+    CBT_CHECK(cb_rpc_hub_deinit(&x->server) == CB_RPC_OK);
+    free(x);
+}
+
+static void rpc_loop_serves_without_an_output_bound(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    cb_rpc_hub_desc d;
+    CBT_REQUIRE(x != NULL);
+    memset(x, 0, sizeof *x);
+    CBT_REQUIRE(cb_loop_init(&x->loop, NULL) == CB_LOOP_OK);
+    hub_desc(&d, &x->v, NULL);
+    d.url = "tcp://127.0.0.1:0";
+    d.output_bytes_soft = SIZE_MAX;
+    CBT_CHECK(cb_rpc_serve(&x->server, &x->loop, &d) == CB_RPC_OK);
+    cb_loop_deinit(&x->loop);
+    CBT_CHECK(cb_rpc_hub_deinit(&x->server) == CB_RPC_OK);
+    free(x);
+}
+
 static void rpc_loop_takes_no_memory_once_warm(void)
 {
     served *x = (served *)malloc(sizeof *x);
@@ -2271,6 +2411,12 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_loop_close_while_down_gives_the_session_back),
     CBT_CASE(rpc_loop_says_why_it_cannot_serve_or_dial),
     CBT_CASE(rpc_loop_peers_that_speak_otherwise_are_dropped),
+    CBT_CASE(rpc_loop_close_counts_although_the_next_dial_is_due),
+    CBT_CASE(rpc_loop_end_gives_a_session_back_that_waits_for_its_next_dial),
+    CBT_CASE(rpc_loop_hub_may_go_on_with_another_loop),
+    CBT_CASE(rpc_loop_unserve_closes_peers_whose_session_has_not_begun),
+    CBT_CASE(rpc_loop_sessions_max_holds_within_a_pass),
+    CBT_CASE(rpc_loop_serves_without_an_output_bound),
     CBT_CASE(rpc_loop_takes_no_memory_once_warm),
 #endif
 };
