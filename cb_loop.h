@@ -1,14 +1,14 @@
 /* cb_loop.h - v0.1.0 - event loop, timers, posts, events and TCP streams - SPDX: Unlicense OR MIT-0
  *
- * One loop per thread. Everything a program has many of (timers, tasks, streams) is a struct of its own that the
+ * One loop per thread. What a program has many of (timers, tasks, streams) is a struct of its own that the
  * loop only links; a quiet connection costs its struct and nothing else. Output leaves once a pass.
  *
  * BUILD      in exactly one .c or .cpp file:
  *                #define CB_LOOP_IMPLEMENTATION
  *                #include "cb_loop.h"            before any libc header when compiled with -std=c99 or alike
  *            everywhere else just #include it. Link: nothing.
- * NEEDS      C99 or C++11, gcc or clang, POSIX sockets; epoll on Linux, poll elsewhere (Windows: not built yet).
- * DOES NOT   resolve names, speak UDP, local sockets or TLS, watch signals (docs/loop.md tells what is missing).
+ * NEEDS      C99 or C++11, gcc or clang, POSIX sockets; epoll on Linux, else poll. Windows is not built yet.
+ * DOES NOT   resolve names, speak UDP, local sockets or TLS, watch signals (docs/loop.md: what is missing).
  *
  * EXAMPLE    #define CB_LOOP_IMPLEMENTATION
  *            #include "cb_loop.h"
@@ -41,8 +41,8 @@
  *            listen    cb_loop_listen  cb_loop_listener_close  cb_loop_listener_address
  *            streams   cb_loop_connect  cb_loop_stream_write  _share  _sink  _want  _pause  _resume  _reshow
  *                      _shutdown  _close  _abort  _set_handlers
- *            info      cb_loop_in_callback  cb_loop_reason  cb_loop_stream_reason  _peer  _unsent  _kept  _user
- *                      cb_loop_address_str  cb_loop_address_port  cb_loop_status_str
+ *            info      cb_loop_in_callback  cb_loop_reason  cb_loop_stream_reason  _peer  _unsent  _kept
+ *                      _user  _loop  cb_loop_address_str  cb_loop_address_port  cb_loop_status_str
  *
  * CONFIG     CB_LOOP_STATIC      every function static to the including file
  *            CB_LOOP_DEF, CBDEF  linkage word of your own
@@ -51,21 +51,21 @@
  *            CB_LOOP_ASSERT(c)   default: assert of <assert.h>
  *            CB_LOOP_POISON      overwrites the bytes shown to on_data with 0xDB when it has returned
  *
- * PASS       flush what was written outside, wait, then: due timers, posted tasks, I/O, and at last every stream
- *            that something happened to is settled once: owed callbacks, one gather write, its end.
+ * PASS       flush what was written outside, wait, then: due timers, posted tasks, I/O, and at last each
+ *            stream that something happened to is settled: owed callbacks, one gather write, its end.
  *            Every callback comes from a pass (or from deinit), never from inside the call that caused it.
  *
- * MEMORY     one block in init (about 110 KB: read buffer, timer wheel); pooled buffers while bytes wait, which go
- *            back to the allocator after a second of silence or by cb_loop_trim; nothing per message once warm.
- *            Timers, tasks, streams, listeners are the caller's and may not move while in use. A stream's memory is
- *            the caller's again in on_closed, which comes exactly once for every stream that was handed over.
- * ERRORS     0 done; -1.. the caller's mistake, -20.. resources (both: nothing happened), -40.. the peer or the end.
+ * MEMORY     one block in init (about 115 KB: read buffer, timer wheel); pooled buffers while bytes wait,
+ *            which go back to the allocator after a second or two of silence or by cb_loop_trim; nothing per
+ *            message once warm. Timers, tasks, streams, listeners are the caller's and may not move while in
+ *            use. A stream's memory is the caller's again in on_closed, which comes exactly once.
+ * ERRORS     0 done; -1.. the caller's mistake, -20.. resources (both: nothing happened), -40.. peer or end.
  *            cb_loop_reason (after a failed call) and cb_loop_stream_reason (in on_closed) tell why in words.
  * THREADS    a loop and all on it belong to the thread that runs it. From any thread: cb_loop_post and
- *            cb_loop_stop (which signal handlers may call as well), until cb_loop_deinit has returned and after.
+ *            cb_loop_stop (signal handlers may call that as well), while the cb_loop struct itself lives.
  * LIMITS     stated at every field; none is endless by default. Output 4 MiB soft, 8 MiB hard, input 16 MiB.
- * SECURITY   peers are hostile: they can make the loop keep no more than those bounds, never reach an assertion,
- *            and get one read and one write a pass. Who listens bounds the number of connections in on_accept.
+ * SECURITY   peers are hostile: they can make the loop keep no more than those bounds, never reach an
+ *            assertion, and get one read and one write a pass. on_accept bounds the number of connections.
  */
 
 /* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
@@ -197,7 +197,7 @@ struct cbi_loop_settings;
 struct cbi_loop_buf;
 struct cbi_loop_emit;
 
-/* ------------------------------------------------ the loop ------------------------------------------------ */
+/* ---------------------------------------------- the loop ---------------------------------------------- */
 
 typedef struct cb_loop_task { /* 24 bytes; embed it. Fields are private */
     struct cb_loop_task *next;
@@ -215,14 +215,15 @@ typedef struct cb_loop_desc {
     int backend;                   /* CB_LOOP_BACKEND_..., 0 = DEFAULT */
     size_t read_bytes;             /* most that one read takes; 0 = 64 KiB; 4 KiB .. 16 MiB */
     size_t pool_bytes_max;         /* free buffers kept for reuse; 0 = 16 MiB */
-    uint64_t (*clock)(void *user); /* another clock: monotonic nanoseconds; NULL = the system's. Tests turn it by hand */
+    uint64_t (*clock)(void *user); /* another clock: monotonic nanoseconds; NULL = the system's. Tests turn it
+                                      by hand */
     void *clock_user;
     cb_alloc alloc; /* copied; both functions NULL = malloc and free */
 } cb_loop_desc;
 
 typedef struct cb_loop { /* its size is public, its fields are not; must not move after init */
     struct cbi_loop_core *core; /* all that belongs to the loop's own thread */
-    cb_loop_task *posted;       /* the rest is shared with posting threads and touched by atomic operations only */
+    cb_loop_task *posted; /* the rest is shared with posting threads and touched by atomic operations only */
     uintptr_t owner;
     uint32_t asleep, wakes, stopping;
     int wake_fd;
@@ -234,35 +235,39 @@ typedef struct cb_loop { /* its size is public, its fields are not; must not mov
  * E_DESCRIPTORS, E_SYSTEM. */
 CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_init(cb_loop *loop, const cb_loop_desc *desc);
 
-/* Closes listeners, then streams, each with its notice, gives tasks that did not run back with E_CLOSED, makes timers
- * inactive. Waits for threads that are in the middle of a post. Safe on NULL, after a failed init and twice; not inside
- * a callback. Afterwards cb_loop_post is refused for as long as the struct itself lives. */
+/* Closes listeners, then streams, each with its notice, gives tasks that did not run back with E_CLOSED,
+ * makes timers inactive. Waits for threads that are in the middle of a post. Safe on NULL, after a failed
+ * init and twice; not inside a callback. Afterwards cb_loop_post is refused for as long as the struct itself
+ * lives. */
 CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop);
 
-/* Passes until cb_loop_stop; sleeps when there is nothing to do, also when nothing is registered at all (another thread
- * may post). E_BUSY inside a callback, E_STATE without a loop. */
+/* Passes until cb_loop_stop; sleeps when there is nothing to do, also when nothing is registered at all
+ * (another thread may post). E_BUSY inside a callback, E_STATE without a loop. */
 CB_LOOP_DEF cb_loop_status cb_loop_run(cb_loop *loop);
 
-/* One pass that waits for at most timeout_ns (CB_LOOP_FOREVER: as long as it takes; less when a signal came). E_BUSY
- * inside a callback. A stop met here ends the next run. */
+/* One pass that waits for at most timeout_ns (CB_LOOP_FOREVER: as long as it takes; less when a signal came).
+ * E_BUSY inside a callback. A stop met here ends the next run. */
 CB_LOOP_DEF cb_loop_status cb_loop_step(cb_loop *loop, uint64_t timeout_ns);
 
-/* Any thread, any signal handler, any callback: cb_loop_run returns after the pass it is in; asked before a run, it ends that one. */
+/* Any thread, any signal handler, any callback: cb_loop_run returns after the pass it is in; asked before a
+ * run, it ends that one. */
 CB_LOOP_DEF void cb_loop_stop(cb_loop *loop);
 
-/* Nanoseconds of the current (or last) pass, monotonic. The clock is read at most once in a pass, when first needed. */
+/* Nanoseconds of the current (or last) pass, monotonic. The clock is read at most once in a pass, when first
+ * needed. */
 CB_LOOP_DEF uint64_t cb_loop_now(const cb_loop *loop);
 
 /* True while any callback of this loop runs. */
 CB_LOOP_DEF bool cb_loop_in_callback(const cb_loop *loop);
 
-/* Why the last call on this loop failed: "bind tcp://127.0.0.1:4000: address in use". Never NULL; lives until the next failure. */
+/* Why the last call on this loop failed: "bind tcp://127.0.0.1:4000: address in use". Never NULL; lives until
+ * the next failure. */
 CB_LOOP_DEF const char *cb_loop_reason(const cb_loop *loop);
 
 /* Gives pooled buffers that nobody uses back to the allocator now. */
 CB_LOOP_DEF void cb_loop_trim(cb_loop *loop);
 
-/* ------------------------------------------------- timers ------------------------------------------------- */
+/* ----------------------------------------------- timers ----------------------------------------------- */
 
 typedef struct cb_loop_timer cb_loop_timer;
 typedef void (*cb_loop_timer_fn)(void *user, cb_loop_timer *timer, uint64_t now_ns);
@@ -278,17 +283,19 @@ struct cb_loop_timer { /* 56 bytes; embed it. Fields are private */
 /* Once, before anything else. */
 CB_LOOP_DEF void cb_loop_timer_init(cb_loop_timer *timer, cb_loop_timer_fn fn, void *user);
 
-/* Calls fn once, never before delay_ns have passed: the delay counts from the loop's next look at the clock (with a
- * clock of the desc: from cb_loop_now), so a slow callback cannot make it short. Timers run by deadline, equal ones as
- * they were started; what is started in a pass runs in the next one at the earliest. An active timer starts anew. All of this may be
- * called from anywhere, the timer's own callback included. E_CLOSED when the loop is ending. */
+/* Calls fn once, never before delay_ns have passed: the delay counts from the loop's next look at the clock
+ * (with a clock of the desc: from cb_loop_now), so a slow callback cannot make it short. Timers run by
+ * deadline, equal ones as they were started; what is started in a pass runs in the next one at the earliest.
+ * An active timer starts anew. All of this may be called from anywhere, the timer's own callback included.
+ * E_CLOSED when the loop is ending. */
 CB_LOOP_DEF cb_loop_status cb_loop_timer_start(cb_loop *loop, cb_loop_timer *timer, uint64_t delay_ns);
 
-/* The same with an absolute time of cb_loop_now's clock; one that has passed counts in its order, in the next pass. */
+/* The same with an absolute time of cb_loop_now's clock; one that has passed counts in its order, in the next
+ * pass. */
 CB_LOOP_DEF cb_loop_status cb_loop_timer_start_at(cb_loop *loop, cb_loop_timer *timer, uint64_t deadline_ns);
 
-/* After delay_ns, then at that moment plus whole multiples of interval_ns, without drift. Multiples that the program
- * was too busy for are left out, not made up for. E_ARG when interval_ns is 0. */
+/* After delay_ns, then at that moment plus whole multiples of interval_ns, without drift. Multiples that the
+ * program was too busy for are left out, not made up for. E_ARG when interval_ns is 0. */
 CB_LOOP_DEF cb_loop_status cb_loop_timer_start_every(cb_loop *loop, cb_loop_timer *timer, uint64_t delay_ns,
                                                      uint64_t interval_ns);
 
@@ -298,18 +305,21 @@ CB_LOOP_DEF void cb_loop_timer_stop(cb_loop *loop, cb_loop_timer *timer);
 /* False inside the callback of a one-shot timer. */
 CB_LOOP_DEF bool cb_loop_timer_is_active(const cb_loop_timer *timer);
 
-/* ------------------------------------------------- posts -------------------------------------------------- */
+/* ----------------------------------------------- posts ------------------------------------------------ */
 
-/* fn gets OK, or E_CLOSED when the loop ended before the task ran. After fn was called the task may be posted again or freed, also by fn. */
+/* fn gets OK, or E_CLOSED when the loop ended before the task ran. After fn was called the task may be posted
+ * again or freed, also by fn. */
 CB_LOOP_DEF void cb_loop_task_init(cb_loop_task *task,
-                                   void (*fn)(void *user, cb_loop_task *task, cb_loop_status status), void *user);
+                                   void (*fn)(void *user, cb_loop_task *task, cb_loop_status status),
+                                   void *user);
 
-/* Any thread. Runs task once, in the loop's thread, in the order each thread posted. Not twice before it ran. E_CLOSED after the
- * loop's end: fn will not run. The thread that steps a loop counts as its own until another thread has taken over; then its posts need no
- * atomic operation, so that moving a loop to another thread must be ordered with the first one's posts. */
+/* Any thread. Runs task once, in the loop's thread, in the order each thread posted. Not twice before it ran.
+ * E_CLOSED after the loop's end: fn will not run. The thread that steps a loop counts as its own until
+ * another thread has taken over; then its posts need no atomic operation, so that moving a loop to another
+ * thread must be ordered with the first one's posts. */
 CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_post(cb_loop *loop, cb_loop_task *task);
 
-/* ------------------------------------------------- events ------------------------------------------------- */
+/* ----------------------------------------------- events ----------------------------------------------- */
 
 typedef void (*cb_loop_event_fn)(void *user, void *payload);
 typedef struct cb_loop_event_listener { /* embed it. Fields are private */
@@ -327,17 +337,20 @@ typedef struct cb_loop_event { /* independent of any loop; one thread. Fields ar
 } cb_loop_event;
 
 CB_LOOP_DEF void cb_loop_event_init(cb_loop_event *event);
-CB_LOOP_DEF void cb_loop_event_listener_init(cb_loop_event_listener *listener, cb_loop_event_fn fn, void *user);
+CB_LOOP_DEF void cb_loop_event_listener_init(cb_loop_event_listener *listener, cb_loop_event_fn fn,
+                                             void *user);
 
-/* Higher priorities are called first, equal ones by age. Both may be called while the event is being emitted: who is
- * added then hears the next emit, who is removed hears nothing more. Listening twice moves it to the new priority. */
-CB_LOOP_DEF void cb_loop_event_listen(cb_loop_event *event, cb_loop_event_listener *listener, int32_t priority);
+/* Higher priorities are called first, equal ones by age. Both may be called while the event is being emitted:
+ * who is added then hears the next emit, who is removed hears nothing more. Listening twice moves it to the
+ * new priority. */
+CB_LOOP_DEF void cb_loop_event_listen(cb_loop_event *event, cb_loop_event_listener *listener,
+                                      int32_t priority);
 CB_LOOP_DEF void cb_loop_event_unlisten(cb_loop_event *event, cb_loop_event_listener *listener);
 
 /* Calls every listener with payload, at once. May be nested. */
 CB_LOOP_DEF void cb_loop_event_emit(cb_loop_event *event, void *payload);
 
-/* ------------------------------------------------ addresses ----------------------------------------------- */
+/* --------------------------------------------- addresses ---------------------------------------------- */
 
 typedef struct cb_loop_address {
     uint8_t ip[16];  /* IPv4 in the first four */
@@ -349,10 +362,11 @@ typedef struct cb_loop_address {
 
 CB_LOOP_DEF uint16_t cb_loop_address_port(const cb_loop_address *address);
 
-/* Writes "127.0.0.1:4000" or "[::1]:4000", cut to cap - 1 and NUL-terminated, and returns buf; 56 bytes hold any. */
+/* Writes "127.0.0.1:4000" or "[::1]:4000", cut to cap - 1 and NUL-terminated, and returns buf; 56 bytes hold
+ * any. */
 CB_LOOP_DEF char *cb_loop_address_str(const cb_loop_address *address, char *buf, size_t cap);
 
-/* ------------------------------------------------- streams ------------------------------------------------ */
+/* ---------------------------------------------- streams ----------------------------------------------- */
 
 typedef struct cb_loop_stream cb_loop_stream;
 typedef struct cb_loop_listener cb_loop_listener;
@@ -363,22 +377,27 @@ enum {
 };
 
 typedef struct cb_loop_stream_desc { /* copied by listen and connect */
-    /* Returns how much of `in` was consumed; the rest is kept and shown again, with what came behind it: when more came, when
-     * unsent output fell below half its bound, after resume, reshow and set_handlers. `in` lives until the return.
-     * NULL: input is thrown away. */
+    /* Returns how much of `in` was consumed; the rest is kept and shown again, with what came behind it: when
+     * more came, when unsent output fell below half its bound, after resume, reshow and set_handlers. `in`
+     * lives until the return. NULL: input is thrown away. */
     size_t (*on_data)(void *user, cb_loop_stream *s, cb_span in);
     void (*on_open)(void *user, cb_loop_stream *s);  /* connected or accepted; NULL: nothing */
-    void (*on_end)(void *user, cb_loop_stream *s);   /* the peer ended its side; all data was shown. NULL: flush and close */
-    void (*on_drain)(void *user, cb_loop_stream *s); /* output that was refused or short may be tried again; NULL: nothing */
-    /* Exactly once, last; the memory is the user's again. OK: closed by us, or both sides ended. NULL: nothing. */
+    void (*on_end)(void *user, cb_loop_stream *s); /* the peer ended its side; all data was shown. NULL: flush
+                                                      and close */
+    void (*on_drain)(void *user, cb_loop_stream *s); /* output that was refused or short may be tried again;
+                                                        NULL: nothing */
+    /* Exactly once, last; the memory is the user's again. OK: closed by us, or both sides ended. NULL:
+     * nothing. */
     void (*on_closed)(void *user, cb_loop_stream *s, cb_loop_status why);
     void *user;                  /* first argument of the above, until on_accept or set_user gives another */
     size_t input_bytes_max;      /* unread input kept; 0 = 16 MiB */
     int input_policy;            /* CB_LOOP_HOLD or CB_LOOP_CLOSE; 0 = HOLD */
     size_t output_bytes_soft;    /* unsent output above which new sends are refused; 0 = 4 MiB */
     size_t output_bytes_hard;    /* what answers may fill; 0 = twice the soft bound; not below it */
-    uint64_t output_stall_ns;    /* no progress with output refused, or while closing: E_SLOW_PEER; 0 = 30 s, CB_LOOP_OFF = never */
-    uint64_t linger_ns;          /* after close: the peer's time to end its side; 0 = 2 s, CB_LOOP_OFF = as long as it takes */
+    uint64_t output_stall_ns;    /* no progress with output refused, or while closing: E_SLOW_PEER; 0 = 30 s,
+                                    CB_LOOP_OFF = never */
+    uint64_t linger_ns; /* after close: the peer's time to end its side; 0 = 2 s, CB_LOOP_OFF = as long as it
+                           takes */
     uint32_t send_buffer_bytes;  /* of the socket; 0 = the system's */
     uint32_t recv_buffer_bytes;  /* the same for input */
     bool gather_small_writes;    /* Nagle's algorithm; false: TCP_NODELAY */
@@ -393,7 +412,7 @@ typedef struct cbi_loop_io { /* whatever has a descriptor; private */
     uint8_t kind, mask, op, unused;
 } cbi_loop_io;
 
-struct cb_loop_stream { /* 184 bytes on 64-bit machines; its size is public, its fields are not */
+struct cb_loop_stream { /* 192 bytes on 64-bit machines; its size is public, its fields are not */
     cbi_loop_io io;
     cbi_loop_link link;
     struct cbi_loop_settings *settings;
@@ -413,67 +432,79 @@ typedef struct cb_loop_connect_desc {
     cb_loop_stream_desc stream;
 } cb_loop_connect_desc;
 
-/* s (any memory, need not be cleared) belongs to the loop until on_closed. What is written before on_open is queued.
- * When this fails nothing was handed over and no callback comes; a refusal by the network comes as on_closed. E_ARG,
- * E_URL, E_NOMEM, E_DESCRIPTORS, E_SYSTEM, E_CLOSED when the loop is ending. */
+/* s (any memory, need not be cleared) belongs to the loop until on_closed. What is written before on_open is
+ * queued. When this fails nothing was handed over and no callback comes; a refusal by the network comes as
+ * on_closed. E_ARG, E_URL, E_NOMEM, E_DESCRIPTORS, E_SYSTEM, E_CLOSED when the loop is ending. */
 CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_connect(cb_loop *loop, cb_loop_stream *s,
                                                            const cb_loop_connect_desc *desc);
 
-/* Takes what fits below the soft bound, copies it, and returns how much that was; it leaves at the end of the pass.
- * Short: on_drain comes, and kept input is shown again, once unsent output has fallen below half of the bound. */
+/* Takes what fits below the soft bound, copies it, and returns how much that was; it leaves at the end of the
+ * pass. Short: on_drain comes, and kept input is shown again, once unsent output has fallen below half of the
+ * bound. */
 CB_LOOP_DEF size_t cb_loop_stream_write(cb_loop_stream *s, const void *data, size_t size);
 
-/* Takes a reference (b->refs + 1) until the bytes have left or the stream has closed. False, and nothing taken, when it does not fit whole. */
+/* Takes a reference (b->refs + 1) until the bytes have left or the stream has closed. False, and nothing
+ * taken, when it does not fit whole. */
 CB_LOOP_DEF bool cb_loop_stream_share(cb_loop_stream *s, cb_shared *b);
 
-/* The stream as an engine's output. room: bytes up to the soft bound, owed: up to the hard one. piece_max: 16 KiB. When memory
- * runs out, reserve lends bytes that go nowhere, room is 0 from then on, and the stream closes with E_NOMEM. */
+/* The stream as an engine's output. room: bytes up to the soft bound, owed: up to the hard one. piece_max: 16
+ * KiB. When memory runs out, reserve lends bytes that go nowhere, room is 0 from then on, and the stream
+ * closes with E_NOMEM. */
 CB_LOOP_DEF cb_sink cb_loop_stream_sink(cb_loop_stream *s);
 
-/* on_data is called next when `need` bytes are there, read straight into one buffer of that size where it is large. Ends with the
- * next on_data. Above input_bytes_max the stream closes with E_TOO_BIG. 0 takes it back. */
+/* on_data is called next when `need` bytes are there, read straight into one buffer of that size where it is
+ * large. Ends with the next on_data. Above input_bytes_max the stream closes with E_TOO_BIG. 0 takes it back.
+ */
 CB_LOOP_DEF void cb_loop_stream_want(cb_loop_stream *s, size_t need);
 
 /* No on_data and no reading between the two. */
 CB_LOOP_DEF void cb_loop_stream_pause(cb_loop_stream *s);
 CB_LOOP_DEF void cb_loop_stream_resume(cb_loop_stream *s);
 
-/* on_data is called in this or the next pass with what is kept, be it nothing, whatever was wanted; when paused, after resume. */
+/* on_data is called in this or the next pass with what is kept, be it nothing, whatever was wanted; when
+ * paused, after resume. */
 CB_LOOP_DEF void cb_loop_stream_reshow(cb_loop_stream *s);
 
-/* Other handlers and bounds from now on (the socket's own settings stay); kept input is shown to them. The user pointer
- * becomes desc->user. E_ARG, E_NOMEM: nothing changed. */
-CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_stream_set_handlers(cb_loop_stream *s, const cb_loop_stream_desc *desc);
+/* Other handlers and bounds from now on (the socket's own settings stay); kept input is shown to them. The
+ * user pointer becomes desc->user. E_ARG, E_NOMEM: nothing changed. */
+CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_stream_set_handlers(cb_loop_stream *s,
+                                                                       const cb_loop_stream_desc *desc);
 
 /* Ends our side when all that was written has left; input goes on. */
 CB_LOOP_DEF void cb_loop_stream_shutdown(cb_loop_stream *s);
 
-/* No more callbacks but on_closed: what was written leaves, our side ends, input is thrown away until the peer has ended
- * too or linger_ns have passed. */
+/* No more callbacks but on_closed: what was written leaves, our side ends, input is thrown away until the
+ * peer has ended too or linger_ns have passed. */
 CB_LOOP_DEF void cb_loop_stream_close(cb_loop_stream *s);
 
-/* Drops unsent output and resets the connection; on_closed(why) comes at the end of the pass. A close that is under way becomes an abort. */
+/* Drops unsent output and resets the connection; on_closed(why) comes at the end of the pass. A close that is
+ * under way becomes an abort. */
 CB_LOOP_DEF void cb_loop_stream_abort(cb_loop_stream *s, cb_loop_status why);
 
 CB_LOOP_DEF void cb_loop_stream_set_user(cb_loop_stream *s, void *user);
 CB_LOOP_DEF void *cb_loop_stream_user(const cb_loop_stream *s);
 CB_LOOP_DEF cb_loop *cb_loop_stream_loop(const cb_loop_stream *s);
 CB_LOOP_DEF size_t cb_loop_stream_unsent(const cb_loop_stream *s); /* written, not yet taken by the system */
-CB_LOOP_DEF cb_span cb_loop_stream_kept(const cb_loop_stream *s);  /* input left over; lives until the next pass; not inside on_data */
+CB_LOOP_DEF cb_span cb_loop_stream_kept(const cb_loop_stream *s);  /* input left over; lives until the next
+                                                                      pass; not inside on_data */
 CB_LOOP_DEF cb_loop_status cb_loop_stream_peer(const cb_loop_stream *s, cb_loop_address *peer);
 
-/* In on_closed: why, in words, "connect tcp://127.0.0.1:4000: connection refused". Never NULL; lives as long as on_closed. */
+/* In on_closed: why, in words, "connect tcp://127.0.0.1:4000: connection refused". Never NULL; lives as long
+ * as on_closed. */
 CB_LOOP_DEF const char *cb_loop_stream_reason(const cb_loop_stream *s);
 
-/* ------------------------------------------------ listeners ----------------------------------------------- */
+/* --------------------------------------------- listeners ---------------------------------------------- */
 
 typedef struct cb_loop_listener_desc {
-    const char *url; /* "tcp://0.0.0.0:4000", "tcp://[::]:4000" (IPv6 only); port 0: any. Borrowed for the call */
-    /* Memory for the stream, to be had back in its on_closed; NULL refuses. *stream_user is desc.stream.user at first. `from`
-     * is borrowed for the call. */
-    cb_loop_stream *(*on_accept)(void *user, cb_loop_listener *listener, const cb_loop_address *from, void **stream_user);
+    const char *url; /* "tcp://0.0.0.0:4000", "tcp://[::]:4000" (IPv6 only); port 0: any. Borrowed for the
+                        call */
+    /* Memory for the stream, to be had back in its on_closed; NULL refuses. *stream_user is desc.stream.user
+     * at first. `from` is borrowed for the call. */
+    cb_loop_stream *(*on_accept)(void *user, cb_loop_listener *listener, const cb_loop_address *from,
+                                 void **stream_user);
     void *user;
-    void (*on_closed)(void *user, cb_loop_listener *listener); /* the memory is the user's again; NULL: nothing */
+    void (*on_closed)(void *user, cb_loop_listener *listener); /* the memory is the user's again; NULL:
+                                                                  nothing */
     cb_loop_stream_desc stream;
     uint32_t backlog;          /* 0 = 511 */
     uint32_t accepts_per_pass; /* 0 = 64 */
@@ -483,7 +514,8 @@ struct cb_loop_listener { /* its size is public, its fields are not */
     cbi_loop_io io;
     cbi_loop_link link;
     struct cbi_loop_settings *settings;
-    cb_loop_stream *(*on_accept)(void *user, cb_loop_listener *listener, const cb_loop_address *from, void **stream_user);
+    cb_loop_stream *(*on_accept)(void *user, cb_loop_listener *listener, const cb_loop_address *from,
+                                 void **stream_user);
     void (*on_closed)(void *user, cb_loop_listener *listener);
     void *user;
     cb_loop_timer timer; /* accept back-off */
@@ -493,24 +525,26 @@ struct cb_loop_listener { /* its size is public, its fields are not */
     uint32_t accepts_per_pass;
 };
 
-/* desc is copied. When this fails nothing was handed over. Out of descriptors while accepting, the listener rests for 5 ms,
- * then twice as long each time up to 1 s, and goes on by itself. E_ARG, E_URL, E_NOMEM, E_DESCRIPTORS, E_IN_USE,
- * E_PERMISSION, E_SYSTEM, E_CLOSED. */
+/* desc is copied. When this fails nothing was handed over. Out of descriptors while accepting, the listener
+ * rests for 5 ms, then twice as long each time up to 1 s, and goes on by itself. E_ARG, E_URL, E_NOMEM,
+ * E_DESCRIPTORS, E_IN_USE, E_PERMISSION, E_SYSTEM, E_CLOSED. */
 CB_LOOP_DEF CB_LOOP_CHECKED cb_loop_status cb_loop_listen(cb_loop *loop, cb_loop_listener *listener,
                                                           const cb_loop_listener_desc *desc);
 
-/* Its streams live on. The port is free at once; the memory is given back by on_closed, in this or the next pass. */
+/* Its streams live on. The port is free at once; the memory is given back by on_closed, in this or the next
+ * pass. */
 CB_LOOP_DEF void cb_loop_listener_close(cb_loop_listener *listener);
 
 /* The address with the port that the system chose. E_STATE when closed. */
-CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *listener, cb_loop_address *address);
+CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *listener,
+                                                    cb_loop_address *address);
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 #endif /* CB_LOOP_H */
 
-/* ============================================ implementation ============================================= */
+/* =========================================== implementation =========================================== */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(CB_LOOP_IMPLEMENTED)
 #define CB_LOOP_IMPLEMENTED 1
 
@@ -592,8 +626,8 @@ extern "C" {
 #define CBI_LOOP_SYS_CLOCK() cbi_loop_system_clock()
 #endif
 
-/* Sizes. The headroom lies in front of the read buffer: a short rest is put there so that it and what was just read
- * are one piece; it bounds the copying that bytes arriving one by one can cause. */
+/* Sizes. The headroom lies in front of the read buffer: a short rest is put there so that it and what was
+ * just read are one piece; it bounds the copying that bytes arriving one by one can cause. */
 #define CBI_LOOP_HEADROOM 4096u
 #define CBI_LOOP_SMALL 2048u  /* first output buffer of a pass, short rests */
 #define CBI_LOOP_CHUNK 16384u /* output buffer; the sink's piece_max */
@@ -607,33 +641,48 @@ extern "C" {
 #define CBI_LOOP_MS 1000000u
 #define CBI_LOOP_NEAR 20000000u /* a wait that long or longer is left to the alarm */
 #define CBI_LOOP_SECOND 1000000000u
-#define CBI_LOOP_FRESH 1024u /* timers started between two readings of the clock, before it is read for them */
+#define CBI_LOOP_FRESH 1024u   /* timers that may be started before the clock is read for them */
 #define CBI_LOOP_IS_DUE UINT64_MAX /* in timer.span: in no slot any more */
 
 #define CBI_LOOP_LIKELY(c) __builtin_expect(!!(c), 1)
 #define CBI_LOOP_UNLIKELY(c) __builtin_expect(!!(c), 0)
-#define CBI_LOOP_COLD __attribute__((noinline, cold)) /* kept out of the way of what every message passes through */
+#define CBI_LOOP_COLD                                                                                        \
+    __attribute__((noinline, cold)) /* out of the way of what every message passes through */
 
 /* cb_loop_timer.flags */
 enum {
-    CBI_LOOP_RELATIVE = 1,  /* the deadline still is a delay */
-    CBI_LOOP_IN_LIST = 2, /* in a slot, or in `ready` or `due` */
-    CBI_LOOP_PERIODIC = 4   /* span is the interval; else it is the deadline by which the timer was put into its slot */
+    CBI_LOOP_RELATIVE = 1, /* the deadline still is a delay */
+    CBI_LOOP_IN_LIST = 2,  /* in a slot, or in `ready` or `due` */
+    CBI_LOOP_PERIODIC = 4 /* span is the interval; else it is the deadline by which the timer was put into its
+                             slot */
 };
 
 /* cbi_loop_io.kind */
 enum { CBI_LOOP_WAKER, CBI_LOOP_ALARM, CBI_LOOP_LISTENER, CBI_LOOP_STREAM };
 
-/* cbi_loop_io.mask: what the backend watches, in poll's own bits; epoll's have the same values. GONE (error or hang-up)
- * is reported whenever anything is watched; WATCH alone asks for nothing else. Mask 0 is not registered, so a paused
- * stream cannot make the loop spin. */
-enum { CBI_LOOP_IN = POLLIN, CBI_LOOP_OUT = POLLOUT, CBI_LOOP_GONE = POLLERR | POLLHUP | POLLNVAL, CBI_LOOP_WATCH = 0x80 };
+/* cbi_loop_io.mask: what the backend watches, in poll's own bits; epoll's have the same values. GONE (error
+ * or hang-up) is reported whenever anything is watched; WATCH alone asks for nothing else. Mask 0 is not
+ * registered, so a paused stream cannot make the loop spin. */
+enum {
+    CBI_LOOP_IN = POLLIN,
+    CBI_LOOP_OUT = POLLOUT,
+    CBI_LOOP_GONE = POLLERR | POLLHUP | POLLNVAL,
+    CBI_LOOP_WATCH = 0x80
+};
 
 /* cbi_loop_io.op: what failed, for the reason */
-enum { CBI_LOOP_OP_NONE, CBI_LOOP_OP_CONNECT, CBI_LOOP_OP_READ, CBI_LOOP_OP_WRITE, CBI_LOOP_OP_WATCH, CBI_LOOP_OP_INPUT };
+enum {
+    CBI_LOOP_OP_NONE,
+    CBI_LOOP_OP_CONNECT,
+    CBI_LOOP_OP_READ,
+    CBI_LOOP_OP_WRITE,
+    CBI_LOOP_OP_WATCH,
+    CBI_LOOP_OP_INPUT
+};
 
-/* cbi_loop_io.flags. A stream goes CONNECTING -> (open) -> [SHUT -> FIN] -> CLOSING -> FIN -> CLOSED; abort goes to CLOSED
- * from anywhere. CLOSED has no descriptor any more and waits for the end of the pass to give its memory back. */
+/* cbi_loop_io.flags. A stream goes CONNECTING -> (open) -> [SHUT -> FIN] -> CLOSING -> FIN -> CLOSED; abort
+ * goes to CLOSED from anywhere. CLOSED has no descriptor any more and waits for the end of the pass to give
+ * its memory back. */
 enum {
     CBI_LOOP_LINKED = 1 << 0,     /* in the loop's work list, or being settled */
     CBI_LOOP_CONNECTING = 1 << 1,
@@ -680,9 +729,10 @@ typedef struct cbi_loop_ready {
 typedef struct cbi_loop_backend { /* epoll or poll; what is above never asks which */
     bool (*open)(struct cbi_loop_core *core);                                /* false: errno tells */
     void (*close)(struct cbi_loop_core *core);
-    bool (*set)(struct cbi_loop_core *core, cbi_loop_io *io, uint8_t mask);  /* from io->mask to mask; false: errno tells */
+    bool (*set)(struct cbi_loop_core *core, cbi_loop_io *io, uint8_t mask);  /* from io->mask to mask; false:
+                                                                                errno tells */
     size_t (*wait)(struct cbi_loop_core *core, uint64_t wait_ns);            /* fills core->batch */
-    bool (*alarm)(struct cbi_loop_core *core, uint64_t at);                  /* waits end then; false: it cannot */
+    bool (*alarm)(struct cbi_loop_core *core, uint64_t at); /* waits end then; false: it cannot */
     bool drains;                                                             /* a wake-up has to be read */
 } cbi_loop_backend;
 
@@ -744,7 +794,7 @@ struct cbi_loop_core {
     uint8_t trash[CBI_LOOP_CHUNK]; /* lent by the sink when memory ran out */
 };
 
-/* -- 1. tools ---------------------------------------------------------------------------------------------- */
+/* -- 1. tools ------------------------------------------------------------------------------------------ */
 
 static size_t cbi_loop_min(size_t a, size_t b)
 {
@@ -869,7 +919,7 @@ static void cbi_loop_splice(cbi_loop_link *to, cbi_loop_link *from)
     }
 }
 
-/* -- 2. texts ---------------------------------------------------------------------------------------------- */
+/* -- 2. texts ------------------------------------------------------------------------------------------ */
 
 typedef struct cbi_loop_text { /* writes into a fixed buffer, cuts what does not fit, always NUL-terminated */
     char *at, *end;
@@ -907,7 +957,7 @@ static void cbi_loop_put_u64(cbi_loop_text *t, uint64_t v)
     cbi_loop_put_n(t, digits + n, sizeof digits - n);
 }
 
-CB_LOOP_DEF const char *cb_loop_status_str(cb_loop_status status)
+static const char *cbi_loop_status_text(cb_loop_status status)
 {
 #ifdef CB_LOOP_NO_STRINGS
     (void)status;
@@ -922,7 +972,13 @@ CB_LOOP_DEF const char *cb_loop_status_str(cb_loop_status status)
 #endif
 }
 
-/* One list of what the system says, as a status and as a text: strerror is neither thread-safe nor the same everywhere. */
+CB_LOOP_DEF const char *cb_loop_status_str(cb_loop_status status)
+{
+    return cbi_loop_status_text(status);
+}
+
+/* One list of what the system says, as a status and as a text: strerror is neither thread-safe nor the same
+ * everywhere. */
 #define CBI_LOOP_ERRORS(X) \
     X(ECONNREFUSED, REFUSED, "connection refused") \
     X(ECONNRESET, RESET, "connection reset by peer") \
@@ -954,6 +1010,7 @@ static cb_loop_status cbi_loop_status_of(int error)
     }
 }
 
+#ifndef CB_LOOP_NO_STRINGS
 static void cbi_loop_put_error(cbi_loop_text *t, int error)
 {
     const char *text = NULL;
@@ -970,8 +1027,9 @@ static void cbi_loop_put_error(cbi_loop_text *t, int error)
         cbi_loop_put_u64(t, (uint64_t)(error < 0 ? 0 : error));
     }
 }
+#endif
 
-/* -- 3. addresses and URLs --------------------------------------------------------------------------------- */
+/* -- 3. addresses and URLs ----------------------------------------------------------------------------- */
 
 CB_LOOP_DEF uint16_t cb_loop_address_port(const cb_loop_address *address)
 {
@@ -1068,7 +1126,8 @@ static const char *cbi_loop_address_parse(cb_loop_address *a, const char *s)
 }
 
 /* The reason of a failed call: "bind tcp://127.0.0.1:4000: address in use". Returns the status. */
-static cb_loop_status cbi_loop_fail(struct cbi_loop_core *core, const char *what, const cb_loop_address *a, int error)
+static cb_loop_status cbi_loop_fail(struct cbi_loop_core *core, const char *what, const cb_loop_address *a,
+                                    int error)
 {
 #ifndef CB_LOOP_NO_STRINGS
     cbi_loop_text t;
@@ -1126,7 +1185,7 @@ static cb_loop_status cbi_loop_url_parse(struct cbi_loop_core *core, const char 
     return CB_LOOP_E_URL;
 }
 
-/* -- 4. clock ---------------------------------------------------------------------------------------------- */
+/* -- 4. clock ------------------------------------------------------------------------------------------ */
 
 static uint64_t cbi_loop_system_clock(void)
 {
@@ -1156,13 +1215,15 @@ CB_LOOP_DEF uint64_t cb_loop_now(const cb_loop *loop)
     return cbi_loop_time(loop->core);
 }
 
-/* -- 5. timers --------------------------------------------------------------------------------------------- */
-/* A wheel of eleven levels of 64 slots: level k holds timers whose deadline differs from `elapsed` first in its k-th
- * group of six bits, so a slot of level 0 is one nanosecond, all of a level comes before all of the next, and a timer
- * moves down at most once a level. What is due is sorted by deadline and order of starting; it mostly is in order.
+/* -- 5. timers ----------------------------------------------------------------------------------------- */
+/* A wheel of eleven levels of 64 slots: level k holds timers whose deadline differs from `elapsed` first in
+ * its k-th group of six bits, so a slot of level 0 is one nanosecond, all of a level comes before all of the
+ * next, and a timer moves down at most once a level. What is due is sorted by deadline and order of starting;
+ * it mostly is in order.
  *
- * A start only notes the timer in `fresh`; the next reading of the clock gives it its deadline. One that is restarted
- * for later than its slot stays there, its neighbours untouched, and moves when the slot is reached. */
+ * A start only notes the timer in `fresh`; the next reading of the clock gives it its deadline. One that is
+ * restarted for later than its slot stays there, its neighbours untouched, and moves when the slot is
+ * reached. */
 
 static cb_loop_timer *cbi_loop_timer_of(cbi_loop_link *link)
 {
@@ -1174,6 +1235,11 @@ static bool cbi_loop_timer_before(cbi_loop_link *a, cbi_loop_link *b)
 {
     const cb_loop_timer *x = cbi_loop_timer_of(a), *y = cbi_loop_timer_of(b);
     return x->deadline < y->deadline || (x->deadline == y->deadline && x->order - y->order >= 0x80000000u);
+}
+
+static bool cbi_loop_timer_active(const cb_loop_timer *timer)
+{
+    return (timer->flags & CBI_LOOP_IN_LIST) != 0 || timer->fresh != 0;
 }
 
 static void cbi_loop_timer_link(cbi_loop_link *head, cb_loop_timer *timer)
@@ -1261,7 +1327,8 @@ static void cbi_loop_wheel_advance(struct cbi_loop_core *core, uint64_t now)
     core->elapsed = now;
 }
 
-/* Gives what was started since the last time its deadline, counted from `now`, and its place: `ready` up to `due`. */
+/* Gives what was started since the last time its deadline, counted from `now`, and its place: `ready` up to
+ * `due`. */
 static void cbi_loop_timers_place(struct cbi_loop_core *core, uint64_t now, uint64_t due)
 {
     uint32_t i;
@@ -1389,8 +1456,8 @@ static uint64_t cbi_loop_timers_begin(struct cbi_loop_core *core)
     return begin;
 }
 
-/* Nanoseconds until a timer may be due, never too many; CB_LOOP_FOREVER when the alarm was set for it. Reads the clock:
- * the last reading is as old as the callbacks since then took. */
+/* Nanoseconds until a timer may be due, never too many; CB_LOOP_FOREVER when the alarm was set for it. Reads
+ * the clock: the last reading is as old as the callbacks since then took. */
 static uint64_t cbi_loop_timers_wait(struct cbi_loop_core *core)
 {
     uint64_t now = cbi_loop_read_clock(core), begin;
@@ -1405,7 +1472,7 @@ static uint64_t cbi_loop_timers_wait(struct cbi_loop_core *core)
 
 static void cbi_loop_timer_disarm(struct cbi_loop_core *core, cb_loop_timer *timer)
 {
-    if (!cb_loop_timer_is_active(timer)) {
+    if (!cbi_loop_timer_active(timer)) {
         return;
     }
     core->timers--;
@@ -1441,12 +1508,13 @@ static void cbi_loop_timers_make_room(struct cbi_loop_core *core)
     cbi_loop_timers_place(core, now, core->elapsed);
 }
 
-static cb_loop_status cbi_loop_timer_arm(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t when, unsigned flags)
+static cb_loop_status cbi_loop_timer_arm(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t when,
+                                         unsigned flags)
 {
     if (CBI_LOOP_UNLIKELY(core->ended)) {
         return CB_LOOP_E_CLOSED;
     }
-    if (!cb_loop_timer_is_active(timer)) {
+    if (!cbi_loop_timer_active(timer)) {
         core->timers++;
     } else if ((timer->flags & CBI_LOOP_IN_LIST) != 0) {
         if ((timer->flags & CBI_LOOP_PERIODIC) != 0 || timer->span == CBI_LOOP_IS_DUE) {
@@ -1466,7 +1534,8 @@ static cb_loop_status cbi_loop_timer_arm(struct cbi_loop_core *core, cb_loop_tim
     return CB_LOOP_OK;
 }
 
-static cb_loop_status cbi_loop_timer_arm_in(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t delay, unsigned flags)
+static cb_loop_status cbi_loop_timer_arm_in(struct cbi_loop_core *core, cb_loop_timer *timer, uint64_t delay,
+                                            unsigned flags)
 {
     if (core->clock != NULL) {
         return cbi_loop_timer_arm(core, timer, cbi_loop_add(cbi_loop_time(core), delay), flags);
@@ -1474,12 +1543,17 @@ static cb_loop_status cbi_loop_timer_arm_in(struct cbi_loop_core *core, cb_loop_
     return cbi_loop_timer_arm(core, timer, delay, flags | CBI_LOOP_RELATIVE);
 }
 
-CB_LOOP_DEF void cb_loop_timer_init(cb_loop_timer *timer, cb_loop_timer_fn fn, void *user)
+static void cbi_loop_timer_make(cb_loop_timer *timer, cb_loop_timer_fn fn, void *user)
 {
     CB_LOOP_ASSERT(fn != NULL);
     memset(timer, 0, sizeof *timer);
     timer->fn = fn;
     timer->user = user;
+}
+
+CB_LOOP_DEF void cb_loop_timer_init(cb_loop_timer *timer, cb_loop_timer_fn fn, void *user)
+{
+    cbi_loop_timer_make(timer, fn, user);
 }
 
 CB_LOOP_DEF cb_loop_status cb_loop_timer_start(cb_loop *loop, cb_loop_timer *timer, uint64_t delay_ns)
@@ -1516,15 +1590,15 @@ CB_LOOP_DEF void cb_loop_timer_stop(cb_loop *loop, cb_loop_timer *timer)
 
 CB_LOOP_DEF bool cb_loop_timer_is_active(const cb_loop_timer *timer)
 {
-    return (timer->flags & CBI_LOOP_IN_LIST) != 0 || timer->fresh != 0;
+    return cbi_loop_timer_active(timer);
 }
 
-/* -- 6. posts ---------------------------------------------------------------------------------------------- */
-/* Other threads push on a stack that the loop takes as a whole and turns round. The head is the loop's own address
- * once it has ended, so that a task is either taken by deinit or refused, never lost.
+/* -- 6. posts ------------------------------------------------------------------------------------------ */
+/* Other threads push on a stack that the loop takes as a whole and turns round. The head is the loop's own
+ * address once it has ended, so that a task is either taken by deinit or refused, never lost.
  *
- * Who pushes on an empty stack wakes the loop if it sleeps, and counts that in `wakes` when it is through with the
- * descriptor; every batch taken had one such thread, so deinit knows how many to wait for. */
+ * Who pushes on an empty stack wakes the loop if it sleeps, and counts that in `wakes` when it is through
+ * with the descriptor; every batch taken had one such thread, so deinit knows how many to wait for. */
 
 static cb_loop_task *cbi_loop_ended_mark(cb_loop *loop)
 {
@@ -1548,7 +1622,8 @@ static cb_loop_status cbi_loop_push(cb_loop *loop, cb_loop_task *task)
             return CB_LOOP_E_CLOSED;
         }
         task->next = head;
-    } while (!__atomic_compare_exchange_n(&loop->posted, &head, task, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    } while (
+        !__atomic_compare_exchange_n(&loop->posted, &head, task, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
     if (head == NULL) {
         if (__atomic_load_n(&loop->asleep, __ATOMIC_SEQ_CST) != 0) {
             cbi_loop_wake(loop);
@@ -1618,7 +1693,8 @@ static void cbi_loop_posts_end(struct cbi_loop_core *core)
 }
 
 CB_LOOP_DEF void cb_loop_task_init(cb_loop_task *task,
-                                   void (*fn)(void *user, cb_loop_task *task, cb_loop_status status), void *user)
+                                   void (*fn)(void *user, cb_loop_task *task, cb_loop_status status),
+                                   void *user)
 {
     task->next = NULL;
     task->fn = fn;
@@ -1660,7 +1736,7 @@ CB_LOOP_DEF void cb_loop_stop(cb_loop *loop)
     }
 }
 
-/* -- 7. events --------------------------------------------------------------------------------------------- */
+/* -- 7. events ----------------------------------------------------------------------------------------- */
 
 typedef struct cbi_loop_emit { /* one emit under way; it lives on the emitter's stack */
     struct cbi_loop_emit *outer;
@@ -1669,7 +1745,8 @@ typedef struct cbi_loop_emit { /* one emit under way; it lives on the emitter's 
 } cbi_loop_emit;
 
 /* Returns the last one that is to be called, or NULL. */
-static cb_loop_event_listener *cbi_loop_emit_all_but_last(cb_loop_event *event, cb_loop_event_listener *listener, void *payload)
+static cb_loop_event_listener *cbi_loop_emit_all_but_last(cb_loop_event *event,
+                                                          cb_loop_event_listener *listener, void *payload)
 {
     cbi_loop_emit emit;
     emit.outer = event->emits;
@@ -1691,32 +1768,15 @@ CB_LOOP_DEF void cb_loop_event_init(cb_loop_event *event)
     memset(event, 0, sizeof *event);
 }
 
-CB_LOOP_DEF void cb_loop_event_listener_init(cb_loop_event_listener *listener, cb_loop_event_fn fn, void *user)
+CB_LOOP_DEF void cb_loop_event_listener_init(cb_loop_event_listener *listener, cb_loop_event_fn fn,
+                                             void *user)
 {
     memset(listener, 0, sizeof *listener);
     listener->fn = fn;
     listener->user = user;
 }
 
-CB_LOOP_DEF void cb_loop_event_listen(cb_loop_event *event, cb_loop_event_listener *listener, int32_t priority)
-{
-    cb_loop_event_listener *before;
-    CB_LOOP_ASSERT(listener->fn != NULL);
-    cb_loop_event_unlisten(event, listener);
-    before = event->last;
-    while (before != NULL && before->priority < priority) {
-        before = before->prev;
-    }
-    listener->priority = priority;
-    listener->age = ++event->age;
-    listener->listening = true;
-    listener->prev = before;
-    listener->next = before != NULL ? before->next : event->first;
-    *(listener->next != NULL ? &listener->next->prev : &event->last) = listener;
-    *(before != NULL ? &before->next : &event->first) = listener;
-}
-
-CB_LOOP_DEF void cb_loop_event_unlisten(cb_loop_event *event, cb_loop_event_listener *listener)
+static void cbi_loop_event_remove(cb_loop_event *event, cb_loop_event_listener *listener)
 {
     cbi_loop_emit *emit;
     if (!listener->listening) {
@@ -1732,7 +1792,32 @@ CB_LOOP_DEF void cb_loop_event_unlisten(cb_loop_event *event, cb_loop_event_list
     listener->listening = false;
 }
 
-/* The last listener is called when the emit is over for the event's part: who comes behind it meanwhile is younger. */
+CB_LOOP_DEF void cb_loop_event_listen(cb_loop_event *event, cb_loop_event_listener *listener,
+                                      int32_t priority)
+{
+    cb_loop_event_listener *before;
+    CB_LOOP_ASSERT(listener->fn != NULL);
+    cbi_loop_event_remove(event, listener);
+    before = event->last;
+    while (before != NULL && before->priority < priority) {
+        before = before->prev;
+    }
+    listener->priority = priority;
+    listener->age = ++event->age;
+    listener->listening = true;
+    listener->prev = before;
+    listener->next = before != NULL ? before->next : event->first;
+    *(listener->next != NULL ? &listener->next->prev : &event->last) = listener;
+    *(before != NULL ? &before->next : &event->first) = listener;
+}
+
+CB_LOOP_DEF void cb_loop_event_unlisten(cb_loop_event *event, cb_loop_event_listener *listener)
+{
+    cbi_loop_event_remove(event, listener);
+}
+
+/* The last listener is called when the emit is over for the event's part: who comes behind it meanwhile is
+ * younger. */
 CB_LOOP_DEF void cb_loop_event_emit(cb_loop_event *event, void *payload)
 {
     cb_loop_event_listener *listener = event->first;
@@ -1744,7 +1829,7 @@ CB_LOOP_DEF void cb_loop_event_emit(cb_loop_event *event, void *payload)
     }
 }
 
-/* -- 8. pooled buffers ------------------------------------------------------------------------------------- */
+/* -- 8. pooled buffers --------------------------------------------------------------------------------- */
 
 /* The class of a size and its capacity. Above 1 GiB nothing is pooled, and sizes are exact. */
 static size_t cbi_loop_class(size_t size, size_t *cap)
@@ -1773,7 +1858,8 @@ static cbi_loop_buf *cbi_loop_buf_get(struct cbi_loop_core *core, size_t size)
     if (b != NULL) {
         core->pool[k] = b->next;
         core->pooled -= cap + sizeof *b;
-    } else if (cap > SIZE_MAX - sizeof *b || (b = (cbi_loop_buf *)cbi_loop_get(core, sizeof *b + cap)) == NULL) {
+    } else if (cap > SIZE_MAX - sizeof *b ||
+               (b = (cbi_loop_buf *)cbi_loop_get(core, sizeof *b + cap)) == NULL) {
         return NULL;
     }
     core->taken++;
@@ -1795,7 +1881,7 @@ static void cbi_loop_buf_put(struct cbi_loop_core *core, cbi_loop_buf *b)
         b->next = core->pool[b->pool];
         core->pool[b->pool] = b;
         core->pooled += size;
-        if (CBI_LOOP_UNLIKELY(!cb_loop_timer_is_active(&core->trimmer))) {
+        if (CBI_LOOP_UNLIKELY(!cbi_loop_timer_active(&core->trimmer))) {
             core->trimmer_saw = core->taken;
             (void)cbi_loop_timer_arm_in(core, &core->trimmer, CBI_LOOP_SECOND, 0);
         }
@@ -1840,7 +1926,7 @@ CB_LOOP_DEF void cb_loop_trim(cb_loop *loop)
     }
 }
 
-/* -- 9. backends ------------------------------------------------------------------------------------------- */
+/* -- 9. backends --------------------------------------------------------------------------------------- */
 
 /* Milliseconds, rounded up: a wait that ended early would only come back. */
 static int cbi_loop_wait_ms(uint64_t wait_ns)
@@ -1877,7 +1963,8 @@ static bool cbi_loop_epoll_alarm(struct cbi_loop_core *core, uint64_t at)
     memset(&when, 0, sizeof when);
     when.it_value.tv_sec = (time_t)(at / CBI_LOOP_SECOND);
     when.it_value.tv_nsec = (int)(at % CBI_LOOP_SECOND);
-    if ((uint64_t)when.it_value.tv_sec != at / CBI_LOOP_SECOND || timerfd_settime(core->alarm.fd, TFD_TIMER_ABSTIME, &when, NULL) != 0) {
+    if ((uint64_t)when.it_value.tv_sec != at / CBI_LOOP_SECOND ||
+        timerfd_settime(core->alarm.fd, TFD_TIMER_ABSTIME, &when, NULL) != 0) {
         core->alarm_at = UINT64_MAX;
         return false;
     }
@@ -1907,7 +1994,8 @@ static bool cbi_loop_epoll_set(struct cbi_loop_core *core, cbi_loop_io *io, uint
 
 static size_t cbi_loop_epoll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
 {
-    int i, n = CBI_LOOP_SYS_EPOLL_WAIT(core->epoll_fd, core->events, (int)CBI_LOOP_READY, cbi_loop_wait_ms(wait_ns));
+    int i, n = CBI_LOOP_SYS_EPOLL_WAIT(core->epoll_fd, core->events, (int)CBI_LOOP_READY,
+                                       cbi_loop_wait_ms(wait_ns));
     for (i = 0; i < n; i++) {
         core->batch[i].io = (cbi_loop_io *)core->events[i].data.ptr;
         core->batch[i].mask = core->events[i].events;
@@ -1990,7 +2078,8 @@ static size_t cbi_loop_poll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
     size_t i, n = 0;
     int left = CBI_LOOP_SYS_POLL(core->poll_fds, (nfds_t)core->poll_count, cbi_loop_wait_ms(wait_ns));
     for (i = 0; left > 0 && i < core->poll_count && n < CBI_LOOP_READY; i++) {
-        size_t at = core->poll_from + i < core->poll_count ? core->poll_from + i : (core->poll_from + i) % core->poll_count;
+        size_t at = core->poll_from + i < core->poll_count ? core->poll_from + i
+                                                           : (core->poll_from + i) % core->poll_count;
         if (core->poll_fds[at].revents != 0) {
             core->batch[n].io = core->poll_ios[at];
             core->batch[n++].mask = (uint32_t)core->poll_fds[at].revents;
@@ -2003,13 +2092,12 @@ static size_t cbi_loop_poll_wait(struct cbi_loop_core *core, uint64_t wait_ns)
 
 static const cbi_loop_backend *cbi_loop_backend_find(int wish)
 {
-    static const cbi_loop_backend poll_backend = {
-        cbi_loop_poll_open, cbi_loop_poll_close, cbi_loop_poll_set, cbi_loop_poll_wait, cbi_loop_poll_alarm, true
-    };
+    static const cbi_loop_backend poll_backend = { cbi_loop_poll_open, cbi_loop_poll_close, cbi_loop_poll_set,
+                                                   cbi_loop_poll_wait, cbi_loop_poll_alarm, true };
 #if defined(__linux__)
-    static const cbi_loop_backend epoll_backend = {
-        cbi_loop_epoll_open, cbi_loop_epoll_close, cbi_loop_epoll_set, cbi_loop_epoll_wait, cbi_loop_epoll_alarm, false
-    };
+    static const cbi_loop_backend epoll_backend = { cbi_loop_epoll_open,  cbi_loop_epoll_close,
+                                                    cbi_loop_epoll_set,   cbi_loop_epoll_wait,
+                                                    cbi_loop_epoll_alarm, false };
     if (wish == CB_LOOP_BACKEND_DEFAULT || wish == CB_LOOP_BACKEND_EPOLL) {
         return &epoll_backend;
     }
@@ -2017,7 +2105,7 @@ static const cbi_loop_backend *cbi_loop_backend_find(int wish)
     return wish == CB_LOOP_BACKEND_DEFAULT || wish == CB_LOOP_BACKEND_POLL ? &poll_backend : NULL;
 }
 
-/* -- 10. descriptors --------------------------------------------------------------------------------------- */
+/* -- 10. descriptors ----------------------------------------------------------------------------------- */
 
 /* Registers, changes or removes; costs a system call only when something changes. */
 static bool cbi_loop_io_watch(cbi_loop_io *io, uint8_t mask)
@@ -2035,8 +2123,8 @@ static bool cbi_loop_io_watch(cbi_loop_io *io, uint8_t mask)
     return true;
 }
 
-/* The descriptor goes at once; an event of it that waits in this pass's batch finds CLOSED, for the memory lives on
- * until the work list was settled. */
+/* The descriptor goes at once; an event of it that waits in this pass's batch finds CLOSED, for the memory
+ * lives on until the work list was settled. */
 static void cbi_loop_io_close(cbi_loop_io *io)
 {
     (void)cbi_loop_io_watch(io, 0);
@@ -2074,7 +2162,8 @@ static int cbi_loop_unblock(int fd)
 
 static void cbi_loop_option(int fd, int level, int name, int value)
 {
-    (void)setsockopt(fd, level, name, &value, (socklen_t)sizeof value); /* a wish; the stream works without it */
+    (void)setsockopt(fd, level, name, &value, (socklen_t)sizeof value); /* a wish; the stream works without it
+                                                                         */
 }
 
 /* A socket with the desc's options; accepted ones inherit them from the listener's. */
@@ -2104,7 +2193,7 @@ static int cbi_loop_socket(uint8_t family, const cb_loop_stream_desc *d)
     return fd;
 }
 
-/* -- 11. settings ------------------------------------------------------------------------------------------ */
+/* -- 11. settings -------------------------------------------------------------------------------------- */
 
 /* Fills the defaults in; false: contradictory. */
 static bool cbi_loop_stream_desc_resolve(cb_loop_stream_desc *d)
@@ -2131,15 +2220,18 @@ static bool cbi_loop_stream_desc_equal(const cb_loop_stream_desc *a, const cb_lo
            a->gather_small_writes == b->gather_small_writes;
 }
 
-/* A reference to settings equal to desc: a program that connects 10,000 streams alike holds them once. The search is short
- * and starts with the latest. */
-static cb_loop_status cbi_loop_settings_get(struct cbi_loop_core *core, const cb_loop_stream_desc *desc, cbi_loop_settings **out)
+/* A reference to settings equal to desc: a program that connects 10,000 streams alike holds them once. The
+ * search is short and starts with the latest. */
+static cb_loop_status cbi_loop_settings_get(struct cbi_loop_core *core, const cb_loop_stream_desc *desc,
+                                            cbi_loop_settings **out)
 {
     cb_loop_stream_desc d = *desc;
     cbi_loop_settings *s = core->settings;
     int tries;
     if (!cbi_loop_stream_desc_resolve(&d)) {
-        return cbi_loop_refuse(core, CB_LOOP_E_ARG, "stream desc: the hard output bound is below the soft one, or no such input policy");
+        return cbi_loop_refuse(
+            core, CB_LOOP_E_ARG,
+            "stream desc: the hard output bound is below the soft one, or no such input policy");
     }
     for (tries = 0; s != NULL && tries < 8 && !cbi_loop_stream_desc_equal(&s->d, &d); tries++) {
         s = s->next;
@@ -2176,7 +2268,7 @@ static void cbi_loop_settings_put(struct cbi_loop_core *core, cbi_loop_settings 
     }
 }
 
-/* -- 12. streams: end -------------------------------------------------------------------------------------- */
+/* -- 12. streams: end ---------------------------------------------------------------------------------- */
 
 static cb_loop_stream *cbi_loop_stream_of(cbi_loop_link *link)
 {
@@ -2203,6 +2295,27 @@ static CBI_LOOP_COLD void cbi_loop_stream_kill_error(cb_loop_stream *s, uint8_t 
     cbi_loop_stream_kill(s, cbi_loop_status_of(error), op, error);
 }
 
+static bool cbi_loop_stream_mute(const cb_loop_stream *s)
+{
+    return (s->io.flags & (CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0;
+}
+
+/* Ends the stream once what was written has left. */
+static void cbi_loop_stream_close(cb_loop_stream *s)
+{
+    if (cbi_loop_stream_mute(s)) {
+        return;
+    }
+    if ((s->io.flags & CBI_LOOP_DEAD) != 0) {
+        cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WRITE, s->error);
+    } else if ((s->io.flags & CBI_LOOP_CONNECTING) != 0 && s->unsent == 0) {
+        cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
+    } else {
+        s->io.flags |= CBI_LOOP_CLOSING;
+        cbi_loop_io_work(&s->io);
+    }
+}
+
 static void cbi_loop_stream_reason_make(const cb_loop_stream *s, char *buf, size_t cap)
 {
     static const char *const ops[] = { "", "connect", "read", "write", "watch", "read" };
@@ -2223,7 +2336,7 @@ static void cbi_loop_stream_reason_make(const cb_loop_stream *s, char *buf, size
     if (s->error != 0) {
         cbi_loop_put_error(&t, s->error);
     } else {
-        cbi_loop_put(&t, cb_loop_status_str(s->why));
+        cbi_loop_put(&t, cbi_loop_status_text(s->why));
     }
 #else
     (void)s;
@@ -2267,7 +2380,7 @@ static CBI_LOOP_COLD void cbi_loop_stream_finish(cb_loop_stream *s)
     cbi_loop_settings_put(core, settings);
 }
 
-/* -- 13. streams: output ----------------------------------------------------------------------------------- */
+/* -- 13. streams: output ------------------------------------------------------------------------------- */
 
 static size_t cbi_loop_out_room(const cb_loop_stream *s, size_t bound)
 {
@@ -2458,9 +2571,10 @@ static ptrdiff_t cbi_loop_out_send(cb_loop_stream *s, size_t *batch)
     return CBI_LOOP_SYS_SENDMSG(s->io.fd, &message);
 }
 
-static bool cbi_loop_stream_reads(const cb_loop_stream *s);
+static bool cbi_loop_stream_reads(const cb_loop_stream *s); /* a dead output side asks about the input side */
 
-/* Writing has failed for good. What the peer sent before may still be there and is read first, if we read at all. */
+/* Writing has failed for good. What the peer sent before may still be there and is read first, if we read at
+ * all. */
 static CBI_LOOP_COLD void cbi_loop_stream_write_failed(cb_loop_stream *s, int error)
 {
     if ((s->io.flags & CBI_LOOP_CLOSING) != 0 || !cbi_loop_stream_reads(s)) {
@@ -2513,20 +2627,22 @@ static void cbi_loop_stream_flush(cb_loop_stream *s)
     }
 }
 
-/* -- 14. streams: input ------------------------------------------------------------------------------------ */
+/* -- 14. streams: input -------------------------------------------------------------------------------- */
 
 static size_t cbi_loop_rest_size(const cb_loop_stream *s)
 {
     return s->rest != NULL ? s->rest->size : 0u;
 }
 
-/* Whether the socket is to be read. While closing it is read and thrown away, else a peer that is writing never gets
- * to our last bytes. */
+/* Whether the socket is to be read. While closing it is read and thrown away, else a peer that is writing
+ * never gets to our last bytes. */
 static bool cbi_loop_stream_reads(const cb_loop_stream *s)
 {
     const uint32_t f = s->io.flags;
-    if ((f & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING | CBI_LOOP_CLOSING | CBI_LOOP_PAUSED)) == 0) {
-        return s->rest == NULL || s->settings->d.input_policy == CB_LOOP_CLOSE || s->rest->size < s->settings->d.input_bytes_max;
+    if ((f & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING | CBI_LOOP_CLOSING | CBI_LOOP_PAUSED)) ==
+        0) {
+        return s->rest == NULL || s->settings->d.input_policy == CB_LOOP_CLOSE ||
+               s->rest->size < s->settings->d.input_bytes_max;
     }
     return (f & (CBI_LOOP_EOF | CBI_LOOP_CLOSED | CBI_LOOP_CONNECTING)) == 0 && (f & CBI_LOOP_CLOSING) != 0;
 }
@@ -2537,11 +2653,6 @@ static size_t cbi_loop_input_limit(const cb_loop_stream *s, size_t kept)
     const cb_loop_stream_desc *d = &s->settings->d;
     size_t left = d->input_bytes_max > kept ? d->input_bytes_max - kept : 0u;
     return d->input_policy == CB_LOOP_CLOSE && left != SIZE_MAX ? left + 1u : left;
-}
-
-static bool cbi_loop_stream_mute(const cb_loop_stream *s)
-{
-    return (s->io.flags & (CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0;
 }
 
 static void cbi_loop_poison(uint8_t *data, size_t size)
@@ -2622,7 +2733,8 @@ static void cbi_loop_rest_show(cb_loop_stream *s)
     }
 }
 
-/* Room for `need` bytes in all, kept ones included. Moves only what is no more than what was consumed before it. */
+/* Room for `need` bytes in all, kept ones included. Moves only what is no more than what was consumed before
+ * it. */
 static bool cbi_loop_rest_grow(cb_loop_stream *s, size_t need)
 {
     cbi_loop_buf *b = s->rest, *grown;
@@ -2674,7 +2786,8 @@ static void cbi_loop_stream_read_shared(cb_loop_stream *s)
     struct cbi_loop_core *core = s->io.core;
     size_t kept = cbi_loop_rest_size(s), size, used;
     uint8_t *data = core->read_buf - kept;
-    ptrdiff_t n = CBI_LOOP_SYS_RECV(s->io.fd, core->read_buf, cbi_loop_min(core->read_bytes, cbi_loop_input_limit(s, kept)));
+    ptrdiff_t n = CBI_LOOP_SYS_RECV(s->io.fd, core->read_buf,
+                                    cbi_loop_min(core->read_bytes, cbi_loop_input_limit(s, kept)));
     if (n <= 0) {
         cbi_loop_stream_read_failed(s, n);
         return;
@@ -2733,7 +2846,7 @@ static void cbi_loop_stream_read(cb_loop_stream *s)
     }
 }
 
-/* -- 15. streams: the end of a pass ------------------------------------------------------------------------ */
+/* -- 15. streams: the end of a pass -------------------------------------------------------------------- */
 
 static bool cbi_loop_stream_owes_show(const cb_loop_stream *s)
 {
@@ -2744,7 +2857,8 @@ static bool cbi_loop_stream_owes_show(const cb_loop_stream *s)
            ((s->io.flags & CBI_LOOP_SHOW) != 0 && s->rest != NULL && s->rest->size >= s->want);
 }
 
-/* The peer has ended and nothing that was refused can still be taken: show the last bytes once more, then on_end. */
+/* The peer has ended and nothing that was refused can still be taken: show the last bytes once more, then
+ * on_end. */
 static CBI_LOOP_COLD void cbi_loop_stream_end(cb_loop_stream *s)
 {
     if ((s->io.flags & CBI_LOOP_DEAD) != 0) {
@@ -2762,7 +2876,7 @@ static CBI_LOOP_COLD void cbi_loop_stream_end(cb_loop_stream *s)
     if (s->settings->d.on_end != NULL) {
         s->settings->d.on_end(s->user, s);
     } else {
-        cb_loop_stream_close(s);
+        cbi_loop_stream_close(s);
     }
 }
 
@@ -2781,7 +2895,8 @@ static void cbi_loop_stream_notify(cb_loop_stream *s)
     if (cbi_loop_stream_owes_show(s)) {
         cbi_loop_rest_show(s);
     }
-    if ((s->io.flags & (silent | CBI_LOOP_EOF | CBI_LOOP_ENDED | CBI_LOOP_PAUSED | CBI_LOOP_DRAINED)) == CBI_LOOP_EOF &&
+    if ((s->io.flags & (silent | CBI_LOOP_EOF | CBI_LOOP_ENDED | CBI_LOOP_PAUSED | CBI_LOOP_DRAINED)) ==
+            CBI_LOOP_EOF &&
         ((s->io.flags & CBI_LOOP_REFUSED) == 0 || s->unsent == 0)) {
         cbi_loop_stream_end(s);
     }
@@ -2792,8 +2907,10 @@ static void cbi_loop_stream_sides(cb_loop_stream *s)
 {
     const cb_loop_stream_desc *d = &s->settings->d;
     uint32_t f = s->io.flags;
-    if ((f & (CBI_LOOP_SHUT | CBI_LOOP_CLOSING)) == 0 || (f & (CBI_LOOP_FIN | CBI_LOOP_DEAD)) != 0 || s->unsent != 0) {
-        if ((f & CBI_LOOP_FIN) != 0 && (f & CBI_LOOP_EOF) != 0 && (f & (CBI_LOOP_ENDED | CBI_LOOP_CLOSING)) != 0) {
+    if ((f & (CBI_LOOP_SHUT | CBI_LOOP_CLOSING)) == 0 || (f & (CBI_LOOP_FIN | CBI_LOOP_DEAD)) != 0 ||
+        s->unsent != 0) {
+        if ((f & CBI_LOOP_FIN) != 0 && (f & CBI_LOOP_EOF) != 0 &&
+            (f & (CBI_LOOP_ENDED | CBI_LOOP_CLOSING)) != 0) {
             cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
         }
         return;
@@ -2815,7 +2932,9 @@ static void cbi_loop_stream_watch(cb_loop_stream *s)
     } else {
         mask |= cbi_loop_stream_reads(s) ? (unsigned)CBI_LOOP_IN : 0u;
         mask |= (s->io.flags & CBI_LOOP_BLOCKED) != 0 ? (unsigned)CBI_LOOP_OUT : 0u;
-        mask = mask == 0 && (s->io.flags & (CBI_LOOP_EOF | CBI_LOOP_FIN)) == CBI_LOOP_EOF ? (unsigned)CBI_LOOP_WATCH : mask;
+        mask = mask == 0 && (s->io.flags & (CBI_LOOP_EOF | CBI_LOOP_FIN)) == CBI_LOOP_EOF
+                   ? (unsigned)CBI_LOOP_WATCH
+                   : mask;
     }
     if (!cbi_loop_io_watch(&s->io, (uint8_t)mask)) {
         cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WATCH, errno);
@@ -2824,16 +2943,19 @@ static void cbi_loop_stream_watch(cb_loop_stream *s)
 
 static bool cbi_loop_stream_can_send(const cb_loop_stream *s)
 {
-    return s->unsent != 0 && (s->io.flags & (CBI_LOOP_CONNECTING | CBI_LOOP_BLOCKED | CBI_LOOP_DEAD | CBI_LOOP_CLOSED)) == 0;
+    return s->unsent != 0 &&
+           (s->io.flags & (CBI_LOOP_CONNECTING | CBI_LOOP_BLOCKED | CBI_LOOP_DEAD | CBI_LOOP_CLOSED)) == 0;
 }
 
-/* Everything that a pass left to be done for one stream. It stays LINKED meanwhile: what its callbacks ask for is done
- * here, or in the next pass. */
+/* Everything that a pass left to be done for one stream. It stays LINKED meanwhile: what its callbacks ask
+ * for is done here, or in the next pass. */
 static void cbi_loop_stream_settle(cb_loop_stream *s)
 {
-    if (CBI_LOOP_LIKELY((s->io.flags & ~(uint32_t)(CBI_LOOP_LINKED | CBI_LOOP_ASKED)) == 0 && s->unsent != 0)) {
+    if (CBI_LOOP_LIKELY((s->io.flags & ~(uint32_t)(CBI_LOOP_LINKED | CBI_LOOP_ASKED)) == 0 &&
+                        s->unsent != 0)) {
         cbi_loop_stream_flush(s); /* nearly always all there is to do */
-        if (CBI_LOOP_LIKELY(s->io.flags == CBI_LOOP_LINKED && s->unsent == 0 && s->rest == NULL && s->io.mask == CBI_LOOP_IN)) {
+        if (CBI_LOOP_LIKELY(s->io.flags == CBI_LOOP_LINKED && s->unsent == 0 && s->rest == NULL &&
+                            s->io.mask == CBI_LOOP_IN)) {
             s->io.flags = 0;
             return;
         }
@@ -2856,12 +2978,13 @@ static void cbi_loop_stream_settle(cb_loop_stream *s)
         return;
     }
     s->io.flags &= ~(uint32_t)CBI_LOOP_LINKED;
-    if ((s->io.flags & (CBI_LOOP_OPENED | CBI_LOOP_DRAINED)) != 0 || cbi_loop_stream_owes_show(s) || cbi_loop_stream_can_send(s)) {
+    if ((s->io.flags & (CBI_LOOP_OPENED | CBI_LOOP_DRAINED)) != 0 || cbi_loop_stream_owes_show(s) ||
+        cbi_loop_stream_can_send(s)) {
         cbi_loop_io_work(&s->io);
     }
 }
 
-/* -- 16. streams: life ------------------------------------------------------------------------------------- */
+/* -- 16. streams: life --------------------------------------------------------------------------------- */
 
 /* The one timer: whose deadline it is follows from the state. */
 static void cbi_loop_stream_on_time(void *user, cb_loop_timer *timer, uint64_t now_ns)
@@ -2874,7 +2997,8 @@ static void cbi_loop_stream_on_time(void *user, cb_loop_timer *timer, uint64_t n
         cbi_loop_stream_kill(s, CB_LOOP_E_TIMEOUT, CBI_LOOP_OP_CONNECT, 0);
     } else if ((f & CBI_LOOP_CLOSING) != 0 && (f & CBI_LOOP_FIN) != 0) {
         cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
-    } else if ((f & (CBI_LOOP_CLOSING | CBI_LOOP_SHUT | CBI_LOOP_REFUSED)) != 0 || s->unsent >= s->settings->d.output_bytes_soft) {
+    } else if ((f & (CBI_LOOP_CLOSING | CBI_LOOP_SHUT | CBI_LOOP_REFUSED)) != 0 ||
+               s->unsent >= s->settings->d.output_bytes_soft) {
         cbi_loop_stream_kill(s, CB_LOOP_E_SLOW_PEER, CBI_LOOP_OP_WRITE, 0);
     } else { /* it is behind, but nobody waits for it */
         (void)cbi_loop_timer_arm_in(s->io.core, &s->timer, s->settings->d.output_stall_ns, 0);
@@ -2882,8 +3006,8 @@ static void cbi_loop_stream_on_time(void *user, cb_loop_timer *timer, uint64_t n
 }
 
 /* Takes over the memory, the descriptor and the reference to the settings. */
-static void cbi_loop_stream_begin(struct cbi_loop_core *core, cb_loop_stream *s, cbi_loop_settings *settings, int fd,
-                                  const cb_loop_address *peer, void *user)
+static void cbi_loop_stream_begin(struct cbi_loop_core *core, cb_loop_stream *s, cbi_loop_settings *settings,
+                                  int fd, const cb_loop_address *peer, void *user)
 {
     memset(s, 0, sizeof *s);
     s->io.core = core;
@@ -2892,7 +3016,7 @@ static void cbi_loop_stream_begin(struct cbi_loop_core *core, cb_loop_stream *s,
     s->settings = settings;
     s->user = user;
     s->peer = *peer;
-    cb_loop_timer_init(&s->timer, cbi_loop_stream_on_time, s);
+    cbi_loop_timer_make(&s->timer, cbi_loop_stream_on_time, s);
     cbi_loop_append(&core->streams, &s->link);
 }
 
@@ -2935,7 +3059,8 @@ static CBI_LOOP_COLD void cbi_loop_stream_connected(cb_loop_stream *s)
     }
 }
 
-/* Readiness of a stream's descriptor. Reading also finds out why a connection is GONE, after the bytes before that. */
+/* Readiness of a stream's descriptor. Reading also finds out why a connection is GONE, after the bytes before
+ * that. */
 static void cbi_loop_stream_event(cb_loop_stream *s, uint32_t mask)
 {
     if ((s->io.flags & CBI_LOOP_CLOSED) != 0) {
@@ -2963,9 +3088,11 @@ static void cbi_loop_stream_event(cb_loop_stream *s, uint32_t mask)
     }
 }
 
-/* A refusal by the network is told by on_closed alone, be it immediate or not; one by this machine by the return alone. */
-static cb_loop_status cbi_loop_connect_start(struct cbi_loop_core *core, cb_loop_stream *s, cbi_loop_settings *settings,
-                                             const cb_loop_address *peer, uint64_t timeout_ns)
+/* A refusal by the network is told by on_closed alone, be it immediate or not; one by this machine by the
+ * return alone. */
+static cb_loop_status cbi_loop_connect_start(struct cbi_loop_core *core, cb_loop_stream *s,
+                                             cbi_loop_settings *settings, const cb_loop_address *peer,
+                                             uint64_t timeout_ns)
 {
     struct sockaddr_storage to;
     socklen_t size = cbi_loop_address_to(peer, &to);
@@ -3013,7 +3140,8 @@ CB_LOOP_DEF cb_loop_status cb_loop_connect(cb_loop *loop, cb_loop_stream *s, con
         return st;
     }
     st = cbi_loop_connect_start(core, s, settings, &peer,
-                                desc->connect_timeout_ns != 0 ? desc->connect_timeout_ns : (uint64_t)20 * CBI_LOOP_SECOND);
+                                desc->connect_timeout_ns != 0 ? desc->connect_timeout_ns
+                                                              : (uint64_t)20 * CBI_LOOP_SECOND);
     if (st != CB_LOOP_OK) {
         cbi_loop_settings_put(core, settings);
     }
@@ -3077,17 +3205,7 @@ CB_LOOP_DEF void cb_loop_stream_shutdown(cb_loop_stream *s)
 
 CB_LOOP_DEF void cb_loop_stream_close(cb_loop_stream *s)
 {
-    if (cbi_loop_stream_mute(s)) {
-        return;
-    }
-    if ((s->io.flags & CBI_LOOP_DEAD) != 0) {
-        cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WRITE, s->error);
-    } else if ((s->io.flags & CBI_LOOP_CONNECTING) != 0 && s->unsent == 0) {
-        cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
-    } else {
-        s->io.flags |= CBI_LOOP_CLOSING;
-        cbi_loop_io_work(&s->io);
-    }
+    cbi_loop_stream_close(s);
 }
 
 CB_LOOP_DEF void cb_loop_stream_abort(cb_loop_stream *s, cb_loop_status why)
@@ -3140,13 +3258,16 @@ CB_LOOP_DEF const char *cb_loop_stream_reason(const cb_loop_stream *s)
     return s->io.core->close_reason;
 }
 
-/* -- 17. listeners ----------------------------------------------------------------------------------------- */
+/* -- 17. listeners ------------------------------------------------------------------------------------- */
 
-/* Out of descriptors or memory: look again later, and ever later, instead of spinning on a queue that stays ready. */
+/* Out of descriptors or memory: look again later, and ever later, instead of spinning on a queue that stays
+ * ready. */
 static void cbi_loop_listener_rest(cb_loop_listener *l)
 {
     const uint64_t least = (uint64_t)5 * CBI_LOOP_MS;
-    l->backoff_ns = l->backoff_ns == 0 ? least : l->backoff_ns * 2u < CBI_LOOP_SECOND ? l->backoff_ns * 2u : CBI_LOOP_SECOND;
+    l->backoff_ns = l->backoff_ns == 0                     ? least
+                    : l->backoff_ns * 2u < CBI_LOOP_SECOND ? l->backoff_ns * 2u
+                                                           : CBI_LOOP_SECOND;
     (void)cbi_loop_io_watch(&l->io, 0);
     (void)cbi_loop_timer_arm_in(l->io.core, &l->timer, l->backoff_ns, 0);
 }
@@ -3226,7 +3347,8 @@ static CBI_LOOP_COLD void cbi_loop_listener_accept(cb_loop_listener *l)
 }
 
 /* Binds and listens; returns the descriptor, or -1 with what failed. */
-static int cbi_loop_listener_bind(const cb_loop_address *at, const cb_loop_stream_desc *d, uint32_t backlog, const char **what)
+static int cbi_loop_listener_bind(const cb_loop_address *at, const cb_loop_stream_desc *d, uint32_t backlog,
+                                  const char **what)
 {
     struct sockaddr_storage name;
     socklen_t size = cbi_loop_address_to(at, &name);
@@ -3252,8 +3374,8 @@ static int cbi_loop_listener_bind(const cb_loop_address *at, const cb_loop_strea
     return fd;
 }
 
-static cb_loop_status cbi_loop_listener_start(struct cbi_loop_core *core, cb_loop_listener *l, const cb_loop_listener_desc *desc,
-                                              const cb_loop_address *at)
+static cb_loop_status cbi_loop_listener_start(struct cbi_loop_core *core, cb_loop_listener *l,
+                                              const cb_loop_listener_desc *desc, const cb_loop_address *at)
 {
     struct sockaddr_storage name;
     socklen_t size = (socklen_t)sizeof name;
@@ -3275,7 +3397,8 @@ static cb_loop_status cbi_loop_listener_start(struct cbi_loop_core *core, cb_loo
     return CB_LOOP_OK;
 }
 
-CB_LOOP_DEF cb_loop_status cb_loop_listen(cb_loop *loop, cb_loop_listener *listener, const cb_loop_listener_desc *desc)
+CB_LOOP_DEF cb_loop_status cb_loop_listen(cb_loop *loop, cb_loop_listener *listener,
+                                          const cb_loop_listener_desc *desc)
 {
     struct cbi_loop_core *core;
     cb_loop_address at;
@@ -3302,7 +3425,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_listen(cb_loop *loop, cb_loop_listener *liste
     listener->on_closed = desc->on_closed;
     listener->user = desc->user;
     listener->accepts_per_pass = desc->accepts_per_pass != 0 ? desc->accepts_per_pass : 64u;
-    cb_loop_timer_init(&listener->timer, cbi_loop_listener_on_time, listener);
+    cbi_loop_timer_make(&listener->timer, cbi_loop_listener_on_time, listener);
     st = cbi_loop_listener_start(core, listener, desc, &at);
     if (st != CB_LOOP_OK) {
         cbi_loop_settings_put(core, listener->settings);
@@ -3313,7 +3436,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_listen(cb_loop *loop, cb_loop_listener *liste
     return CB_LOOP_OK;
 }
 
-CB_LOOP_DEF void cb_loop_listener_close(cb_loop_listener *listener)
+static void cbi_loop_listener_close(cb_loop_listener *listener)
 {
     if (listener->io.core == NULL || (listener->io.flags & CBI_LOOP_CLOSED) != 0) {
         return;
@@ -3322,6 +3445,11 @@ CB_LOOP_DEF void cb_loop_listener_close(cb_loop_listener *listener)
     cbi_loop_timer_disarm(listener->io.core, &listener->timer);
     cbi_loop_io_close(&listener->io);
     cbi_loop_io_work(&listener->io);
+}
+
+CB_LOOP_DEF void cb_loop_listener_close(cb_loop_listener *listener)
+{
+    cbi_loop_listener_close(listener);
 }
 
 static CBI_LOOP_COLD void cbi_loop_listener_finish(cb_loop_listener *l)
@@ -3334,7 +3462,8 @@ static CBI_LOOP_COLD void cbi_loop_listener_finish(cb_loop_listener *l)
     }
 }
 
-CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *listener, cb_loop_address *address)
+CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *listener,
+                                                    cb_loop_address *address)
 {
     if (listener->io.core == NULL || (listener->io.flags & CBI_LOOP_CLOSED) != 0) {
         return CB_LOOP_E_STATE;
@@ -3343,7 +3472,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_listener_address(const cb_loop_listener *list
     return CB_LOOP_OK;
 }
 
-/* -- 18. the pass ------------------------------------------------------------------------------------------ */
+/* -- 18. the pass -------------------------------------------------------------------------------------- */
 
 static void cbi_loop_dispatch(struct cbi_loop_core *core, size_t count)
 {
@@ -3362,7 +3491,8 @@ static void cbi_loop_dispatch(struct cbi_loop_core *core, size_t count)
     }
 }
 
-/* Each io at most once: what is asked for meanwhile waits for the next time, except by those still to come. */
+/* Each io at most once: what is asked for meanwhile waits for the next time, except by those still to come.
+ */
 static void cbi_loop_settle(struct cbi_loop_core *core)
 {
     cbi_loop_io *io = core->work_first;
@@ -3379,8 +3509,8 @@ static void cbi_loop_settle(struct cbi_loop_core *core)
     }
 }
 
-/* How long to sleep. Where the alarm comes no later than any timer, the clock need not be read around the wait, and the
- * kernel is spared the arithmetic with a timeout. */
+/* How long to sleep. Where the alarm comes no later than any timer, the clock need not be read around the
+ * wait, and the kernel is spared the arithmetic with a timeout. */
 static uint64_t cbi_loop_wait_time(struct cbi_loop_core *core, uint64_t timeout_ns)
 {
     uint64_t wait = CB_LOOP_FOREVER, begin;
@@ -3398,7 +3528,8 @@ static uint64_t cbi_loop_wait_time(struct cbi_loop_core *core, uint64_t timeout_
     return wait < timeout_ns ? wait : timeout_ns;
 }
 
-/* Waits, if it may. `asleep` is raised before the last look at the posts, so a poster either is seen here or sees it. */
+/* Waits, if it may. `asleep` is raised before the last look at the posts, so a poster either is seen here or
+ * sees it. */
 static size_t cbi_loop_poll(struct cbi_loop_core *core, uint64_t timeout_ns)
 {
     uint64_t wait = cbi_loop_wait_time(core, timeout_ns);
@@ -3416,7 +3547,8 @@ static void cbi_loop_pass(struct cbi_loop_core *core, uint64_t timeout_ns)
 {
     size_t ready;
     core->busy = true;
-    if (core->work_first != NULL) { /* written outside a pass, or left by the last one: not to be slept over */
+    if (core->work_first != NULL) { /* written outside a pass, or left by the last one: not to be slept over
+                                     */
         cbi_loop_settle(core);
     }
     ready = cbi_loop_poll(core, timeout_ns);
@@ -3434,7 +3566,7 @@ static void cbi_loop_pass(struct cbi_loop_core *core, uint64_t timeout_ns)
     core->busy = false;
 }
 
-/* -- 19. the loop's life ----------------------------------------------------------------------------------- */
+/* -- 19. the loop's life ------------------------------------------------------------------------------- */
 
 static bool cbi_loop_waker_open(struct cbi_loop_core *core)
 {
@@ -3495,7 +3627,7 @@ static void cbi_loop_core_init(struct cbi_loop_core *core, cb_loop *loop, const 
     core->alarm.fd = -1;
     core->alarm.kind = CBI_LOOP_ALARM;
     core->alarm_at = UINT64_MAX;
-    cb_loop_timer_init(&core->trimmer, cbi_loop_on_trim, core);
+    cbi_loop_timer_make(&core->trimmer, cbi_loop_on_trim, core);
     cbi_loop_list_init(&core->ready);
     cbi_loop_list_init(&core->due);
     cbi_loop_list_init(&core->streams);
@@ -3511,8 +3643,8 @@ static bool cbi_loop_desc_resolve(cb_loop_desc *d)
 {
     d->read_bytes = d->read_bytes != 0 ? d->read_bytes : 65536u;
     d->pool_bytes_max = d->pool_bytes_max != 0 ? d->pool_bytes_max : (size_t)16 << 20;
-    return d->read_bytes >= 4096u && d->read_bytes <= ((size_t)16 << 20) && cbi_loop_alloc_resolve(&d->alloc) &&
-           cbi_loop_backend_find(d->backend) != NULL;
+    return d->read_bytes >= 4096u && d->read_bytes <= ((size_t)16 << 20) &&
+           cbi_loop_alloc_resolve(&d->alloc) && cbi_loop_backend_find(d->backend) != NULL;
 }
 
 static cb_loop_status cbi_loop_init_core(cb_loop *loop, const cb_loop_desc *d)
@@ -3540,7 +3672,8 @@ CB_LOOP_DEF cb_loop_status cb_loop_init(cb_loop *loop, const cb_loop_desc *desc)
     CB_LOOP_ASSERT(loop != NULL);
     memset(loop, 0, sizeof *loop);
     loop->wake_fd = -1;
-    cb_loop_task_init(&loop->stop_task, cbi_loop_on_stop, loop);
+    loop->stop_task.fn = cbi_loop_on_stop;
+    loop->stop_task.user = loop;
     if (desc != NULL) {
         d = *desc;
     } else {
@@ -3563,8 +3696,9 @@ static void cbi_loop_streams_end(struct cbi_loop_core *core)
         if (cbi_loop_stream_can_send(s)) {
             cbi_loop_stream_flush(s);
         }
-        cbi_loop_stream_kill(s, (s->io.flags & CBI_LOOP_CLOSING) != 0 && s->unsent == 0 ? CB_LOOP_OK : CB_LOOP_E_CLOSED,
-                             CBI_LOOP_OP_NONE, 0);
+        cbi_loop_stream_kill(
+            s, (s->io.flags & CBI_LOOP_CLOSING) != 0 && s->unsent == 0 ? CB_LOOP_OK : CB_LOOP_E_CLOSED,
+            CBI_LOOP_OP_NONE, 0);
     }
 }
 
@@ -3582,7 +3716,8 @@ CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop)
     core->busy = true;
     core->ended = true;
     for (link = core->listeners.next; link != &core->listeners; link = link->next) {
-        cb_loop_listener_close((cb_loop_listener *)(void *)((uint8_t *)(void *)link - offsetof(cb_loop_listener, link)));
+        cbi_loop_listener_close(
+            (cb_loop_listener *)(void *)((uint8_t *)(void *)link - offsetof(cb_loop_listener, link)));
     }
     cbi_loop_settle(core);
     cbi_loop_streams_end(core);
@@ -3625,10 +3760,56 @@ CB_LOOP_DEF bool cb_loop_in_callback(const cb_loop *loop)
 
 CB_LOOP_DEF const char *cb_loop_reason(const cb_loop *loop)
 {
-    return loop->core != NULL ? loop->core->reason : cb_loop_status_str(loop->failed);
+    return loop->core != NULL ? loop->core->reason : cbi_loop_status_text(loop->failed);
 }
+
+/* Nothing private is left behind. */
+#undef CBI_LOOP_NO_SIGNAL
+#undef CBI_LOOP_HAS_ACCEPT4
+#undef CBI_LOOP_SYS_SOCKET
+#undef CBI_LOOP_SYS_CONNECT
+#undef CBI_LOOP_SYS_ACCEPT
+#undef CBI_LOOP_SYS_RECV
+#undef CBI_LOOP_SYS_SEND
+#undef CBI_LOOP_SYS_SENDMSG
+#undef CBI_LOOP_SYS_EPOLL_WAIT
+#undef CBI_LOOP_SYS_POLL
+#undef CBI_LOOP_SYS_CLOCK
+#undef CBI_LOOP_HEADROOM
+#undef CBI_LOOP_SMALL
+#undef CBI_LOOP_CHUNK
+#undef CBI_LOOP_READ_MAX
+#undef CBI_LOOP_IOV
+#undef CBI_LOOP_READY
+#undef CBI_LOOP_TEXT
+#undef CBI_LOOP_CLASSES
+#undef CBI_LOOP_LEVELS
+#undef CBI_LOOP_SLOTS
+#undef CBI_LOOP_MS
+#undef CBI_LOOP_NEAR
+#undef CBI_LOOP_SECOND
+#undef CBI_LOOP_FRESH
+#undef CBI_LOOP_IS_DUE
+#undef CBI_LOOP_LIKELY
+#undef CBI_LOOP_UNLIKELY
+#undef CBI_LOOP_COLD
+#undef CBI_LOOP_ERRORS
 
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
 #endif /* CB_LOOP_IMPLEMENTATION */
+
+/* MIT No Attribution
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+ * associated documentation files (the "Software"), to deal in the Software without restriction, including
+ * without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is furnished to do so.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+ * LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+ * EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER
+ * IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE
+ * USE OR OTHER DEALINGS IN THE SOFTWARE.
+ */

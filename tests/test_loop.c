@@ -1,4 +1,4 @@
-/* Tests of cb_loop.h. Every case that touches the system runs over both backends; a case named loop_a08_... or
+/* Tests of cb_loop.h. Every case that touches the system runs over both backends; one named loop_a08_... or
  * loop_b01_... shows the fault kind of that number in the list of faults that tests/PITFALLS.md answers. */
 #include <stddef.h>
 
@@ -34,7 +34,7 @@ static int seam_poll(void *fds, unsigned long count, int ms);
 #define MS UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-/* ------------------------------------------- the seam and its faults ------------------------------------------- */
+/* -------------------------------------- the seam and its faults --------------------------------------- */
 
 typedef struct faults {
     int accept_error, accept_times;
@@ -171,7 +171,7 @@ static int seam_poll(void *fds, unsigned long count, int ms)
     return poll((struct pollfd *)fds, (nfds_t)count, seam_wait(ms));
 }
 
-/* -------------------------------------------------- the world -------------------------------------------------- */
+/* --------------------------------------------- the world ---------------------------------------------- */
 
 enum { PEERS = 16 };
 typedef struct world world;
@@ -312,7 +312,8 @@ static void peer_on_closed(void *user, cb_loop_stream *s, cb_loop_status why)
     }
 }
 
-static cb_loop_stream *world_on_accept(void *user, cb_loop_listener *l, const cb_loop_address *from, void **stream_user)
+static cb_loop_stream *world_on_accept(void *user, cb_loop_listener *l, const cb_loop_address *from,
+                                       void **stream_user)
 {
     world *w = (world *)user;
     peer *p = &w->server[w->accepted];
@@ -494,7 +495,7 @@ static void pattern_fill(uint8_t *data, size_t size, uint64_t at)
     }
 }
 
-/* ---------------------------------------------------- timers ---------------------------------------------------- */
+/* ----------------------------------------------- timers ----------------------------------------------- */
 
 enum { MODEL = 3000 };
 typedef struct model_timer {
@@ -512,7 +513,8 @@ static void model_on_time(void *user, cb_loop_timer *t, uint64_t now)
     model_timer *m = (model_timer *)user;
     (void)t;
     model_wrong += !m->active || m->deadline > now;
-    model_wrong += m->deadline < model_last_deadline || (m->deadline == model_last_deadline && m->order < model_last_order);
+    model_wrong += m->deadline < model_last_deadline ||
+                   (m->deadline == model_last_deadline && m->order < model_last_order);
     model_last_deadline = m->deadline;
     model_last_order = m->order;
     m->active = false;
@@ -531,7 +533,9 @@ static void model_start(world *w, model_timer *m, uint64_t delay)
 static void loop_timers_run_in_exact_order(void)
 {
     static world w;
-    static const uint64_t spans[] = { 1, 3, 60, 64, 5000, 300000, 20000000, UINT64_C(4000000000), UINT64_C(90000000000000) };
+    static const uint64_t spans[] = {
+        1, 3, 60, 64, 5000, 300000, 20000000, UINT64_C(4000000000), UINT64_C(90000000000000)
+    };
     int round, i;
     CBT_REQUIRE(world_begin(&w, CB_LOOP_BACKEND_DEFAULT, true));
     model_loop = &w.loop;
@@ -634,7 +638,8 @@ BOTH(loop_a09_timers_stop_each_other_and_free_themselves)
     world_steps(w, 3);
     CBT_EQ(a.fired + b.fired, 1);
     CBT_EQ(every.fired, 1);
-    CBT_CHECK(!cb_loop_timer_is_active(&a.t) && !cb_loop_timer_is_active(&b.t) && !cb_loop_timer_is_active(&every.t));
+    CBT_CHECK(!cb_loop_timer_is_active(&a.t) && !cb_loop_timer_is_active(&b.t) &&
+              !cb_loop_timer_is_active(&every.t));
     cb_loop_timer_stop(&w->loop, &a.t);
     world_end(w);
 }
@@ -738,7 +743,8 @@ BOTH(loop_a13_clock_that_steps_back_stands_still)
 /* Timers across the moments at which narrow counters of milli- and nanoseconds wrap. */
 BOTH(loop_a14_timers_cross_the_wrap_of_narrow_counters)
 {
-    static const uint64_t ends[] = { UINT64_C(1) << 31, UINT64_C(1) << 32, (UINT64_C(1) << 31) * MS, (UINT64_C(1) << 32) * MS, UINT64_C(1) << 63 };
+    static const uint64_t ends[] = { UINT64_C(1) << 31, UINT64_C(1) << 32, (UINT64_C(1) << 31) * MS,
+                                     (UINT64_C(1) << 32) * MS, UINT64_C(1) << 63 };
     size_t i;
     for (i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         timer_note n;
@@ -759,7 +765,8 @@ BOTH(loop_a14_timers_cross_the_wrap_of_narrow_counters)
 
 BOTH(loop_a15_very_long_delays_neither_fire_nor_wrap)
 {
-    static const uint64_t delays[] = { (UINT64_C(1) << 31) * MS, (UINT64_C(1) << 32) * MS, UINT64_MAX / 2, UINT64_MAX - 1, UINT64_MAX };
+    static const uint64_t delays[] = { (UINT64_C(1) << 31) * MS, (UINT64_C(1) << 32) * MS, UINT64_MAX / 2,
+                                       UINT64_MAX - 1, UINT64_MAX };
     size_t i;
     for (i = 0; i < sizeof delays / sizeof delays[0]; i++) {
         timer_note n;
@@ -840,7 +847,8 @@ static void loop_timers_are_inactive_after_deinit(void)
     cb_loop_timer_start_at(&w.loop, &b.t, 1);
     cb_loop_timer_start_every(&w.loop, &c.t, 1, 1);
     world_end(&w);
-    CBT_CHECK(!cb_loop_timer_is_active(&a.t) && !cb_loop_timer_is_active(&b.t) && !cb_loop_timer_is_active(&c.t));
+    CBT_CHECK(!cb_loop_timer_is_active(&a.t) && !cb_loop_timer_is_active(&b.t) &&
+              !cb_loop_timer_is_active(&c.t));
     cb_loop_timer_stop(&w.loop, &a.t);
     CBT_EQ(cb_loop_timer_start(&w.loop, &a.t, 1), CB_LOOP_E_CLOSED);
     CBT_EQ(a.fired + b.fired + c.fired, 0);
@@ -867,7 +875,7 @@ static void loop_timers_past_deadlines_run_in_their_order(void)
     world_end(&w);
 }
 
-/* -------------------------------------------- clock, pass, posts, events -------------------------------------------- */
+/* ------------------------------------- clock, pass, posts, events ------------------------------------- */
 
 static unsigned clock_reads;
 static uint64_t counting_clock(void *user)
@@ -928,7 +936,8 @@ static void post_init(post_note *n, cb_loop *loop)
     cb_loop_task_init(&n->task, post_on_run, n);
 }
 
-/* From the own thread: in order, once, what a task posts runs in the next pass, and nobody enters the loop twice. */
+/* From the own thread: in order, once, what a task posts runs in the next pass, and nobody enters the loop
+ * twice. */
 BOTH(loop_posts_run_once_and_reposts_in_the_next_pass)
 {
     post_note n;
@@ -1147,7 +1156,7 @@ static void loop_events_keep_order_while_edited(void)
     CBT_STR(event_log, "");
 }
 
-/* ---------------------------------------------------- addresses ---------------------------------------------------- */
+/* --------------------------------------------- addresses ---------------------------------------------- */
 
 static void loop_urls_say_what_is_wrong(void)
 {
@@ -1161,7 +1170,8 @@ static void loop_urls_say_what_is_wrong(void)
         { "tcp://[::1:80", "url 'tcp://[::1:80': a port is missing" },
         { "tcp://[zz]:80", "url 'tcp://[zz]:80': not a numeric address" },
         { "tcp://127.0.0.1:65536", "url 'tcp://127.0.0.1:65536': the port is not a number up to 65535" },
-        { "tcp://127.0.0.1:99999999999999999999", "url 'tcp://127.0.0.1:99999999999999999999': the port is not a number up to 65535" },
+        { "tcp://127.0.0.1:99999999999999999999",
+          "url 'tcp://127.0.0.1:99999999999999999999': the port is not a number up to 65535" },
         { "tcp://127.0.0.1:8x", "url 'tcp://127.0.0.1:8x': the port is not a number up to 65535" },
         { "tcp://1111:2222:3333:4444:5555:6666:7777:8888:9999:1", NULL },
         { "", "url '': a scheme is missing, as in tcp://127.0.0.1:4000" },
@@ -1237,7 +1247,7 @@ static void loop_init_refuses_contradictions(void)
     CBT_EQ(mem.live_bytes, 0);
 }
 
-/* ---------------------------------------------------- listeners ---------------------------------------------------- */
+/* --------------------------------------------- listeners ---------------------------------------------- */
 
 BOTH(loop_listen_on_a_busy_port_says_so)
 {
@@ -1321,7 +1331,7 @@ BOTH(loop_b02_aborted_connections_do_not_stop_the_listener)
     world_end(w);
 }
 
-/* ---------------------------------------------------- connecting ---------------------------------------------------- */
+/* --------------------------------------------- connecting --------------------------------------------- */
 
 static uint16_t free_port(world *w)
 {
@@ -1346,7 +1356,8 @@ BOTH(loop_b05_refused_connection_is_told_once_with_its_reason)
         if (six && world_listen(w) != CB_LOOP_OK) {
             break; /* no IPv6 here */
         }
-        snprintf(w->url, sizeof w->url, six ? "tcp://[::1]:%u" : "tcp://127.0.0.1:%u", (unsigned)free_port(w));
+        snprintf(w->url, sizeof w->url, six ? "tcp://[::1]:%u" : "tcp://127.0.0.1:%u",
+                 (unsigned)free_port(w));
         CBT_EQ(world_connect(w, &w->client[six]), CB_LOOP_OK);
         CBT_EQ(w->client[six].closes, 0);
         CBT_EQ(cb_loop_stream_write(&w->client[six].s, "x", 1), 1);
@@ -1359,7 +1370,8 @@ BOTH(loop_b05_refused_connection_is_told_once_with_its_reason)
     world_end(w);
 }
 
-/* What fails at once fails in one way: by the return when it is ours, by on_closed when it is the network's. */
+/* What fails at once fails in one way: by the return when it is ours, by on_closed when it is the network's.
+ */
 BOTH(loop_b06_immediate_failures_are_told_in_one_way)
 {
     CBT_REQUIRE(world_begin(w, backend, false));
@@ -1444,7 +1456,7 @@ BOTH(loop_connect_again_from_on_closed_and_close_while_connecting)
     world_end(w);
 }
 
-/* -------------------------------------------------- life of streams -------------------------------------------------- */
+/* ------------------------------------------ life of streams ------------------------------------------- */
 
 static char close_at;
 static void close_hook(peer *p, char event)
@@ -1517,8 +1529,8 @@ static void kill_all_hook(peer *p, char event)
     }
 }
 
-/* All have data in one batch; the first to be called closes all the others, and connects anew so that descriptor
- * numbers come back while their old events wait. */
+/* All have data in one batch; the first to be called closes all the others, and connects anew so that
+ * descriptor numbers come back while their old events wait. */
 BOTH(loop_a04_a05_closing_neighbours_within_a_batch)
 {
     int fd[8], again[8], i;
@@ -1612,14 +1624,16 @@ static void each_other_hook(peer *p, char event)
 
 BOTH(loop_two_streams_close_each_other)
 {
-    CBT_REQUIRE(world_begin(w, backend, false) && world_listen(w) == CB_LOOP_OK && world_pair(w) && world_pair(w));
+    CBT_REQUIRE(world_begin(w, backend, false) && world_listen(w) == CB_LOOP_OK && world_pair(w) &&
+                world_pair(w));
     w->server[0].hook = each_other_hook;
     w->server[1].hook = each_other_hook;
     w->server[0].extra = &w->server[1];
     w->server[1].extra = &w->server[0];
     CBT_EQ(cb_loop_stream_write(&w->client[0].s, "x", 1), 1);
     CBT_EQ(cb_loop_stream_write(&w->client[1].s, "x", 1), 1);
-    UNTIL(w, w->server[0].closes == 1 && w->server[1].closes == 1 && w->client[0].closes == 1 && w->client[1].closes == 1);
+    UNTIL(w, w->server[0].closes == 1 && w->server[1].closes == 1 && w->client[0].closes == 1 &&
+                 w->client[1].closes == 1);
     CBT_EQ(w->server[0].shows + w->server[1].shows, 1);
     world_end(w);
 }
@@ -1651,7 +1665,7 @@ BOTH(loop_m12_deinit_closes_listeners_then_streams_then_posts)
     CBT_EQ(world_listen(w), CB_LOOP_E_CLOSED);
 }
 
-/* ------------------------------------------------------- data ------------------------------------------------------- */
+/* ------------------------------------------------ data ------------------------------------------------ */
 
 typedef struct feed { /* sends a pattern of `total` bytes as fast as the stream takes it */
     size_t at, total;
@@ -1707,7 +1721,8 @@ static void check_pattern(const peer *p, size_t total)
     free(want);
 }
 
-/* 8 MiB there and back through tiny buffers and bounds: each side refuses, waits, and goes on where it was. */
+/* 8 MiB there and back through tiny buffers and bounds: each side refuses, waits, and goes on where it was.
+ */
 BOTH(loop_echo_of_8_mib_through_tiny_buffers)
 {
     const size_t total = (size_t)8 << 20;
@@ -1806,7 +1821,8 @@ BOTH(loop_b08_small_write_does_not_overtake)
     world_end(w);
 }
 
-/* Many writes and shared buffers wait, the peer resets: one notice with the reason, references back, no signal. */
+/* Many writes and shared buffers wait, the peer resets: one notice with the reason, references back, no
+ * signal. */
 BOTH(loop_b09_b10_b21_write_error_drops_all_that_waits)
 {
     static uint8_t bytes[300000];
@@ -1917,7 +1933,8 @@ BOTH(loop_b11_close_flushes_first)
     world_end(w);
 }
 
-/* The peer goes on sending while we send a large answer and close: it gets the answer and an end, no reset. */
+/* The peer goes on sending while we send a large answer and close: it gets the answer and an end, no reset.
+ */
 BOTH(loop_b12_close_with_unread_input_is_no_reset)
 {
     static uint8_t junk[100000], got[400000];
@@ -1963,7 +1980,8 @@ static void answer_hook(peer *p, char event)
     }
 }
 
-/* Each side ends by itself: the client ends its own first and then gets a long reply; and the other way round. */
+/* Each side ends by itself: the client ends its own first and then gets a long reply; and the other way
+ * round. */
 BOTH(loop_b13_half_close_both_ways)
 {
     CBT_REQUIRE(world_begin(w, backend, false));
@@ -2089,7 +2107,8 @@ BOTH(loop_b16_flooding_peer_does_not_starve_others)
     world_end(w);
 }
 
-/* A peer that does not read: what is kept for it stays within the bound, and memory comes back when it goes. */
+/* A peer that does not read: what is kept for it stays within the bound, and memory comes back when it goes.
+ */
 BOTH(loop_b22_output_to_a_peer_that_does_not_read_is_bounded)
 {
     static uint8_t piece[10000];
@@ -2156,7 +2175,7 @@ BOTH(loop_slow_peer_that_nobody_waits_for_is_kept)
     world_end(w);
 }
 
-/* ---------------------------------------------- input: want and bounds ---------------------------------------------- */
+/* --------------------------------------- input: want and bounds --------------------------------------- */
 
 typedef struct framer { /* frames of a u32 length and that many bytes */
     unsigned frames;
@@ -2198,7 +2217,8 @@ static size_t frame_put(uint8_t *to, uint32_t n)
     return 4u + (size_t)n;
 }
 
-/* Frames of all sizes, small, large and none, cut at random: each is seen once, and shown no more often than it must. */
+/* Frames of all sizes, small, large and none, cut at random: each is seen once, and shown no more often than
+ * it must. */
 BOTH(loop_want_calls_when_enough_is_there)
 {
     static const uint32_t sizes[] = { 0, 1, 15, 300, 4000, 5000, 20000, 65535, 70000, 300000, 2000000 };
@@ -2236,7 +2256,8 @@ BOTH(loop_want_calls_when_enough_is_there)
     }
 }
 
-/* on_data consumes nothing: at the bound reading stops, TCP holds the peer back, and the bytes are there afterwards. */
+/* on_data consumes nothing: at the bound reading stops, TCP holds the peer back, and the bytes are there
+ * afterwards. */
 BOTH(loop_hold_policy_keeps_exactly_the_bound)
 {
     static uint8_t data[300000];
@@ -2382,7 +2403,7 @@ BOTH(loop_reshow_and_exchange_of_handlers)
     world_end(w);
 }
 
-/* ---------------------------------------------------- the sink ---------------------------------------------------- */
+/* ---------------------------------------------- the sink ---------------------------------------------- */
 
 static unsigned released;
 static void on_release(cb_shared *b)
@@ -2487,7 +2508,7 @@ BOTH(loop_m08_sink_without_memory_never_lends_null)
     world_end(w);
 }
 
-/* ------------------------------------------- memory, and everything at once ------------------------------------------- */
+/* ----------------------------------- memory, and everything at once ----------------------------------- */
 
 static void scenario(world *w)
 {
@@ -2576,7 +2597,8 @@ BOTH(loop_nothing_is_allocated_once_warm)
     world_end(w);
 }
 
-/* What an idle connection holds, before and after use: nothing but its struct and its share of the settings. */
+/* What an idle connection holds, before and after use: nothing but its struct and its share of the settings.
+ */
 BOTH(loop_idle_stream_holds_no_buffer)
 {
     static uint8_t bytes[16384];
@@ -2587,7 +2609,8 @@ BOTH(loop_idle_stream_holds_no_buffer)
     for (i = 1; i < 4; i++) {
         CBT_REQUIRE(world_pair(w));
     }
-    CBT_CHECK(w->mem.live_bytes - before <= 3 * sizeof(cbi_loop_settings)); /* each client has another user here */
+    CBT_CHECK(w->mem.live_bytes - before <= 3 * sizeof(cbi_loop_settings)); /* each client has another user
+                                                                               here */
     before = w->mem.live_bytes;
     for (i = 0; i < 4; i++) {
         CBT_EQ(cb_loop_stream_write(&w->client[i].s, bytes, sizeof bytes), sizeof bytes);
@@ -2636,7 +2659,8 @@ static void loop_m07_two_loops_in_two_threads(void)
     CBT_CHECK(x == NULL && y == NULL);
 }
 
-/* Eight echoing pairs; the servers take random parts, want at random, pause and go on; every byte is compared. */
+/* Eight echoing pairs; the servers take random parts, want at random, pause and go on; every byte is
+ * compared. */
 static void soak_hook(peer *p, char event)
 {
     if (event == 'd') {
