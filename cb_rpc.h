@@ -3821,6 +3821,7 @@ static void cbi_rpc_on_open(void *user, cb_loop_stream *stream)
         link->session = &link->own;
     } else {
         link->dial->redial_ns = hub->desc.redial_ns_min;
+        link->session->hello_due_ns = 0;
     }
     if (hub->desc.on_up != NULL) {
         hub->desc.on_up(hub->desc.user, link->session);
@@ -3968,6 +3969,7 @@ static cb_loop_status cbi_rpc_link_dial(cbi_rpc_link *link)
     if (link->session->end != 0 && cb_rpc_session_restart(link->session, &sink) != CB_RPC_OK) {
         cb_loop_stream_abort(&link->stream, CB_LOOP_E_STATE);
     }
+    link->session->hello_due_ns = CB_RPC_NEVER; /* until it is up: dialling has a time limit of its own */
     return CB_LOOP_OK;
 }
 

@@ -2322,6 +2322,48 @@ static void rpc_loop_serves_without_an_output_bound(void)
     free(x);
 }
 
+#if defined(__linux__) /* a full queue of a listener leaves who dials unanswered there */
+static void rpc_loop_time_for_the_hello_begins_with_the_connection(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    struct sockaddr_in at;
+    socklen_t size = (socklen_t)sizeof at;
+    int listener, fill[3], i;
+    number a;
+    told t;
+    CBT_REQUIRE(x != NULL);
+    memset(x, 0, sizeof *x);
+    memset(&t, 0, sizeof t);
+    served_now = x;
+    memset(&at, 0, sizeof at);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    CBT_REQUIRE(listener >= 0 && bind(listener, (struct sockaddr *)(void *)&at, size) == 0);
+    CBT_REQUIRE(listen(listener, 0) == 0 && getsockname(listener, (struct sockaddr *)(void *)&at, &size) == 0);
+    for (i = 0; i < 3; i++) {
+        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fill[i], (struct sockaddr *)(void *)&at, size);
+    }
+    snprintf(x->url, sizeof x->url, "tcp://127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    CBT_REQUIRE(cb_loop_init(&x->loop, NULL) == CB_LOOP_OK && served_client(x));
+    x->client.desc.hello_ns = 1000000;
+    CBT_CHECK(cb_rpc_connect(&x->client, &x->loop, &x->s, x->url) == CB_RPC_OK);
+    a.n = 1;
+    CBT_CHECK(calc_add(cb_rpc_with_timeout(&x->s, 50000000), &a, on_number, &t) == CB_RPC_OK);
+    STEP_UNTIL(x, t.count == 1); /* its own time has passed, and the dial goes on */
+    CBT_STR(t.reason, "the time for it has passed");
+    CBT_EQ(x->downs, 0);
+    cb_loop_deinit(&x->loop);
+    CBT_CHECK(cb_rpc_hub_deinit(&x->client) == CB_RPC_OK);
+    for (i = 0; i < 3; i++) {
+        (void)close(fill[i]);
+    }
+    (void)close(listener);
+    free(x);
+}
+#endif
+
 static void rpc_loop_takes_no_memory_once_warm(void)
 {
     served *x = (served *)malloc(sizeof *x);
@@ -2417,6 +2459,9 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_loop_unserve_closes_peers_whose_session_has_not_begun),
     CBT_CASE(rpc_loop_sessions_max_holds_within_a_pass),
     CBT_CASE(rpc_loop_serves_without_an_output_bound),
+#if defined(__linux__)
+    CBT_CASE(rpc_loop_time_for_the_hello_begins_with_the_connection),
+#endif
     CBT_CASE(rpc_loop_takes_no_memory_once_warm),
 #endif
 };
