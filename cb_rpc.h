@@ -326,6 +326,7 @@ typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, 
 typedef struct cbi_rpc_method {
     const cb_rpc_row *row;
     const void *member; /* where the handler stands; NULL: there is none */
+    uint32_t name_hash, layout_hash; /* kept: a hello of a peer may ask for them a million times */
 } cbi_rpc_method;
 
 /* Private: a peer's methods, shared by all sessions whose peer sent the same list. */
@@ -363,8 +364,8 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
  * two names that hash alike; E_NOMEM. desc is copied. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc *desc);
 
-/* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. A dialled
- * session that was between two connections when its loop ended has its on_closed here. */
+/* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. A
+ * dialled session that was between two connections when its loop ended has its on_closed here. */
 CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub);
 
 /* Bytes of whole frames that all sessions have read and written since init. */
@@ -486,11 +487,11 @@ CB_RPC_DEF size_t cb_rpc_need(const cb_rpc_session *s);
  * it. */
 CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event);
 
-/* next and dispatch until the session stops; returns why it did. E_BUSY inside a handler of the same hub: nothing
- * was taken then. */
+/* next and dispatch until the session stops; returns why it did. E_BUSY inside a handler of the same hub:
+ * nothing was taken then. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t now_ns);
-/* NEED_OUTPUT, E_BUSY: the message was not used, show it again. Any other: it was used up. An empty one drives what
- * needs no input. */
+/* NEED_OUTPUT, E_BUSY: the message was not used, show it again. Any other: it was used up. An empty one
+ * drives what needs no input. */
 CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns);
 
 /* Marks the deadlines that have passed; next yields them. O(1) when none has. */
@@ -542,8 +543,8 @@ CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f);
  * CB_RPC_REASON_MAX bytes is cut; NULL: no words. */
 CB_RPC_DEF cb_rpc_status cb_rpc_refuse(cb_rpc_session *from, const char *reason);
 
-/* Inside a handler: keep the token, return CB_RPC_LATER, answer any time on the hub's thread. id 0: no memory
- * or no call is being dispatched (then refuse). */
+/* Inside a handler: keep the token, return CB_RPC_LATER, answer any time on the hub's thread. id 0: no
+ * memory, the session has failed, or no call is being dispatched (then refuse). */
 CB_RPC_DEF cb_rpc_token cb_rpc_later(cb_rpc_session *from);
 
 /* The same for who drives next himself: of a CALL event, before the following next. */
@@ -595,7 +596,8 @@ typedef struct cb_rpc_pair { /* must not move */
     bool is_cut;
 } cb_rpc_pair;
 
-/* a is the client, b the server; both hubs may be one. desc NULL: defaults. All memory is taken here. */
+/* a is the client, b the server; both hubs may be one. desc NULL: defaults. All memory is taken here.
+ * E_ARG: a field out of range; E_NOMEM. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a,
                                                          cb_rpc_hub *hub_b, const cb_rpc_pair_desc *desc);
 /* Delivers what has arrived by now_ns, dispatches everything, until both sides are quiet. Returns the first
@@ -603,6 +605,7 @@ CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_r
 CB_RPC_DEF cb_rpc_status cb_rpc_pair_run(cb_rpc_pair *pair, uint64_t now_ns);
 /* Breaks the connection: both sides end with E_CUT at the next run; bytes on the way are lost. */
 CB_RPC_DEF void cb_rpc_pair_cut(cb_rpc_pair *pair);
+/* Does nothing inside a handler of one of the two. Safe on NULL and twice. */
 CB_RPC_DEF void cb_rpc_pair_deinit(cb_rpc_pair *pair);
 
 /* -- info -- */
@@ -801,8 +804,8 @@ CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_serve(cb_rpc_hub *hub, cb_loop *l
 CB_RPC_DEF const char *cb_rpc_serve_reason(const cb_loop *loop);
 /* The address in use, so that port 0 can be asked for. E_STATE: not serving. */
 CB_RPC_DEF cb_rpc_status cb_rpc_serve_address(const cb_rpc_hub *hub, cb_loop_address *address);
-/* Stops accepting and closes every session of a peer that was accepted (those of cb_rpc_connect have cb_rpc_close);
- * the hub can be deinitialised once all have gone (loop passes). */
+/* Stops accepting and closes every session of a peer that was accepted (those of cb_rpc_connect have
+ * cb_rpc_close); the hub can be deinitialised once all have gone (loop passes). */
 CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub);
 
 /* Dials url and keeps dialling, with growing pauses, until cb_rpc_close(s) or the loop's end. hub:
@@ -1793,23 +1796,22 @@ CB_RPC_DEF uint64_t cb_rpc_contract_fingerprint(const cb_rpc_contract *contract)
 /* Bytes of the hello's value: limits, then the methods in the order of their numbers. */
 static size_t cbi_rpc_hello_write(const cb_rpc_hub *hub, uint8_t *out)
 {
-    const cb_rpc_contract *c = hub->desc.contract;
     uint8_t *p = out;
     uint32_t number;
     memcpy(p, cbi_rpc_magic, sizeof cbi_rpc_magic);
     p = cbi_rpc_put_varu(p + sizeof cbi_rpc_magic, 0); /* capabilities: none yet */
     p = cbi_rpc_put_varu(p, (uint32_t)hub->desc.frame_bytes_max);
     p = cbi_rpc_put_varu(p, hub->desc.calls_waiting_max);
-    p = cbi_rpc_put_varu(p, (uint32_t)c->count);
+    p = cbi_rpc_put_varu(p, (uint32_t)hub->desc.contract->count);
     for (number = 1; number <= CB_RPC_NUMBER_MAX; number++) {
-        const cb_rpc_row *row;
+        const cbi_rpc_method *m;
         if (hub->row_of_number[number] == 0) {
             continue;
         }
-        row = c->slots[hub->row_of_number[number] - 1u].row;
-        p = cbi_rpc_put_varu(p, number << 1 | (row->is_event ? 0u : 1u));
-        cbi_rpc_store_le32(p, cbi_rpc_name_hash(row));
-        cbi_rpc_store_le32(p + 4, cbi_rpc_layout_hash(row));
+        m = &hub->methods[hub->row_of_number[number] - 1u];
+        p = cbi_rpc_put_varu(p, number << 1 | (m->row->is_event ? 0u : 1u));
+        cbi_rpc_store_le32(p, m->name_hash);
+        cbi_rpc_store_le32(p + 4, m->layout_hash);
         p += 8;
     }
     return (size_t)(p - out);
@@ -1821,13 +1823,12 @@ static size_t cbi_rpc_hello_write(const cb_rpc_hub *hub, uint8_t *out)
 /* What the peer's row is to us. */
 static uint32_t cbi_rpc_entry_of(const cb_rpc_hub *hub, bool is_call, uint32_t name, uint32_t layout)
 {
-    const cb_rpc_contract *c = hub->desc.contract;
+    size_t count = hub->desc.contract->count, i;
     uint32_t entry = CBI_RPC_ENTRY_THERE | (is_call ? CBI_RPC_ENTRY_CALL : 0u);
-    size_t i;
-    for (i = 0; i < c->count; i++) {
-        const cb_rpc_row *row = c->slots[i].row;
-        if (cbi_rpc_name_hash(row) == name) {
-            bool same = row->is_event != is_call && cbi_rpc_layout_hash(row) == layout;
+    for (i = 0; i < count; i++) {
+        const cbi_rpc_method *m = &hub->methods[i];
+        if (m->name_hash == name) {
+            bool same = m->row->is_event != is_call && m->layout_hash == layout;
             return entry | (uint32_t)(i + 1u) | (same ? 0u : CBI_RPC_ENTRY_DIFFERS);
         }
     }
@@ -1984,8 +1985,8 @@ static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const
     return cbi_rpc_send_refusal(s, id, CB_RPC_E_LAYOUT, text);
 }
 
-/* Whether an answer of the greatest size finds room. Above the soft bound something is on its way to the peer, so
- * that waiting ends; below it an answer too long for the sink's rest is never going to fit. */
+/* Whether an answer of the greatest size finds room. Above the soft bound something is on its way to the
+ * peer, so that waiting ends; below it an answer too long for the sink's rest is never going to fit. */
 static bool cbi_rpc_can_answer(const cb_rpc_session *s, const cbi_rpc_method *method)
 {
     size_t room = s->out.room(s->out.user, true), most = CB_RPC_REASON_MAX + 1u;
@@ -2613,9 +2614,12 @@ static cb_rpc_status cbi_rpc_run_handler(cb_rpc_session *s, const cb_rpc_event *
 #ifdef CB_RPC_POISON
     memset(hub->args, 0xdb, e->row->args->memory_size);
 #endif
-    CB_RPC_ASSERT((st == CB_RPC_LATER) == s->took_token); /* a token was taken, or LATER returned, but not
-                                                             both */
-    return s->took_token ? CB_RPC_LATER : st;
+    /* A token was taken, or LATER returned, but not both. After a close nobody asks. */
+    CB_RPC_ASSERT((st == CB_RPC_LATER) == s->took_token || !cbi_rpc_can_send(s, true));
+    if (s->took_token) {
+        return CB_RPC_LATER;
+    }
+    return st == CB_RPC_LATER ? CB_RPC_E_HANDLER : st; /* else nobody would ever answer */
 }
 
 /* The scratch has at least this many bytes; clearing all of them at once is faster than counting. */
@@ -2727,12 +2731,14 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
 {
     cb_rpc_event event;
     cb_rpc_status st;
+    bool is_used;
     CB_RPC_ASSERT(s != NULL && s->hub != NULL);
     if (s->hub->dispatching != NULL) {
         return CB_RPC_E_BUSY;
     }
     st = cb_rpc_next_message(s, message, now_ns, &event);
-    if (message.size != 0 && st == CB_RPC_NEED_INPUT) { /* used up without an event */
+    is_used = message.size != 0 && st != CB_RPC_NEED_OUTPUT;
+    if (is_used && st == CB_RPC_NEED_INPUT) { /* without an event */
         message.size = 0;
         st = cb_rpc_next_message(s, message, now_ns, &event);
     }
@@ -2740,7 +2746,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
     for (; st == CB_RPC_OK; st = cb_rpc_next_message(s, message, now_ns, &event)) {
         (void)cb_rpc_dispatch(s, &event);
     }
-    return st;
+    return is_used && st == CB_RPC_NEED_OUTPUT ? CB_RPC_NEED_INPUT : st; /* it may not be shown again */
 }
 
 /* -- 13. public: calling -- */
@@ -3038,17 +3044,17 @@ static bool cbi_rpc_desc_resolve(cb_rpc_hub_desc *d)
 }
 
 /* Numbers in range and used once, names that hash apart. */
-static bool cbi_rpc_contract_check(const cb_rpc_contract *c, uint16_t *row_of_number)
+static bool cbi_rpc_contract_check(cb_rpc_hub *hub)
 {
     size_t i, k;
-    for (i = 0; i < c->count; i++) {
-        const cb_rpc_row *row = c->slots[i].row;
-        if (row->number == 0 || row->number > CB_RPC_NUMBER_MAX || row_of_number[row->number] != 0) {
+    for (i = 0; i < hub->desc.contract->count; i++) {
+        uint32_t number = hub->methods[i].row->number;
+        if (number == 0 || number > CB_RPC_NUMBER_MAX || hub->row_of_number[number] != 0) {
             return false;
         }
-        row_of_number[row->number] = (uint16_t)(i + 1u);
+        hub->row_of_number[number] = (uint16_t)(i + 1u);
         for (k = 0; k < i; k++) {
-            if (cbi_rpc_name_hash(c->slots[k].row) == cbi_rpc_name_hash(row)) {
+            if (hub->methods[k].name_hash == hub->methods[i].name_hash) {
                 return false;
             }
         }
@@ -3065,6 +3071,8 @@ static void cbi_rpc_methods_fill(cb_rpc_hub *hub)
         bool is_handled = hub->desc.handlers != NULL && c->slots[i].row->is_handled(member);
         hub->methods[i].row = c->slots[i].row;
         hub->methods[i].member = is_handled ? member : NULL;
+        hub->methods[i].name_hash = cbi_rpc_name_hash(c->slots[i].row);
+        hub->methods[i].layout_hash = cbi_rpc_layout_hash(c->slots[i].row);
     }
 }
 
@@ -3108,12 +3116,12 @@ CB_RPC_DEF cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc 
     hub->methods = (cbi_rpc_method *)(void *)(p + args + reply);
     hub->row_of_number = (uint16_t *)(void *)(p + args + reply + methods);
     hub->hello = p + args + reply + methods + numbers;
-    if (!cbi_rpc_contract_check(hub->desc.contract, hub->row_of_number)) {
+    cbi_rpc_methods_fill(hub);
+    if (!cbi_rpc_contract_check(hub)) {
         cbi_rpc_give(&hub->desc.alloc, hub->block, hub->block_size);
         hub->block = NULL;
         return CB_RPC_E_ARG;
     }
-    cbi_rpc_methods_fill(hub);
     hub->hello_size = cbi_rpc_hello_write(hub, hub->hello);
     return CB_RPC_OK;
 }
@@ -3243,7 +3251,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_session_deinit(cb_rpc_session *s)
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_restart(cb_rpc_session *s, const cb_sink *sink)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && sink != NULL);
-    if (s->end < 2u || s->open_count != 0) {
+    if (s->end < 2u || s->open_count != 0 || s->hub->dispatching == s) { /* CLOSED is to be seen first */
         return CB_RPC_E_STATE;
     }
     if (!cbi_rpc_sink_is_usable(sink)) {
@@ -3364,7 +3372,8 @@ static void cbi_rpc_lane_commit(void *user, size_t size, bool more)
     mark = cbi_rpc_lane_mark(lane, lane->mark_count++);
     mark->end = lane->tail;
     mark->due_ns = cbi_rpc_add_saturated(pair->now_ns, pair->desc.delay_ns);
-    if (lane->is_unreliable && lane->mark_count > 1u && pair->desc.reorder_percent != 0
+    if (lane->is_unreliable && lane->mark_count > (lane->is_reading ? 2u : 1u)
+        && pair->desc.reorder_percent != 0
         && cbi_rpc_random(pair, 100u) < pair->desc.reorder_percent) {
         cbi_rpc_lane_overtake(lane);
     }
@@ -3438,6 +3447,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_pair_init(cb_rpc_pair *pair, cb_rpc_hub *hub_a, 
     pair->desc.piece_max = pair->desc.piece_max != 0 ? pair->desc.piece_max : (size_t)16u << 10;
     pair->random = pair->desc.seed;
     if (pair->desc.lose_percent > 100u || pair->desc.reorder_percent > 100u
+        || pair->desc.cut_max > UINT32_MAX / 2u || pair->desc.bytes_max > SIZE_MAX / 2u
         || !cbi_rpc_alloc_resolve(&pair->desc.alloc)) {
         memset(pair, 0, sizeof *pair);
         return CB_RPC_E_ARG;
@@ -3577,10 +3587,15 @@ CB_RPC_DEF void cb_rpc_pair_cut(cb_rpc_pair *pair)
     }
 }
 
+static bool cbi_rpc_is_dispatched(const cb_rpc_session *s)
+{
+    return s->hub != NULL && s->hub->dispatching == s;
+}
+
 CB_RPC_DEF void cb_rpc_pair_deinit(cb_rpc_pair *pair)
 {
     unsigned i;
-    if (pair == NULL) {
+    if (pair == NULL || cbi_rpc_is_dispatched(&pair->a) || cbi_rpc_is_dispatched(&pair->b)) {
         return;
     }
     (void)cb_rpc_session_deinit(&pair->a);
@@ -3892,15 +3907,15 @@ static void cbi_rpc_link_finish(cbi_rpc_link *link)
     }
 }
 
-/* A loop drops its timers without a word when it ends, so a link that waits for the next dial does not hear of it.
- * Such a link is known by its timer: as long as the loop lives, it runs. */
+/* A loop drops its timers without a word when it ends, so a link that waits for the next dial does not hear
+ * of it. Such a link is known by its timer: as long as the loop lives, it runs. */
 static void cbi_rpc_glue_end(cb_rpc_hub *hub)
 {
     cbi_rpc_link *link = ((cbi_rpc_glue *)hub->glue)->live;
     while (link != NULL) {
         if (link->state == CBI_RPC_LINK_DOWN && !link->is_posted && !cb_loop_timer_is_active(&link->timer)) {
             cbi_rpc_link_finish(link);
-            link = hub->glue != NULL ? ((cbi_rpc_glue *)hub->glue)->live : NULL; /* from the start: on_closed ran */
+            link = hub->glue != NULL ? ((cbi_rpc_glue *)hub->glue)->live : NULL; /* on_closed may do anything */
         } else {
             link = link->next;
         }
@@ -3984,7 +3999,7 @@ static void cbi_rpc_on_timer(void *user, cb_loop_timer *timer, uint64_t now_ns)
         cbi_rpc_link_drive_empty(link);
         return;
     }
-    if (cb_rpc_session_is_closed(link->session)) { /* closed in this very pass: the task that it posted ends it */
+    if (cb_rpc_session_is_closed(link->session)) { /* in this very pass: the task that it posted ends it */
         return;
     }
     link->state = CBI_RPC_LINK_UP;

@@ -77,6 +77,9 @@ typedef struct service {
     cb_rpc_status cancelled;
     int adds, lates, notes, lossy, echoes;
     cb_rpc_session *close_me;    /* calc_add closes it inside its handler */
+    bool close_late;             /* calc_late closes its session after it took a token, and returns OK */
+    cb_rpc_pair *deinit_pair;    /* calc_add deinitialises it inside its handler */
+    cb_rpc_session *echo_lossy;  /* the first calc_lossy sends one more on it */
     cb_rpc_session *drive_me;    /* calc_add drives it inside its handler */
     cb_rpc_session *recall;      /* a failing receiver calls again on it */
     cb_rpc_status handler_returns;
@@ -108,6 +111,7 @@ static cb_rpc_status on_add(void *user, cb_rpc_session *from, const number *a, n
     if (v->handler_returns != CB_RPC_OK) {
         return v->handler_returns;
     }
+    cb_rpc_pair_deinit(v->deinit_pair);
     if (v->drive_me != NULL) {
         cb_slice nothing;
         cb_span none;
@@ -137,6 +141,10 @@ static cb_rpc_status on_late(void *user, cb_rpc_session *from, const number *a, 
     v->lates++;
     service_log(v, "late", a->n);
     v->token = cb_rpc_later(from);
+    if (v->close_late) {
+        cb_rpc_close(from);
+        return CB_RPC_OK;
+    }
     return v->token.id != 0 ? CB_RPC_LATER : cb_rpc_refuse(from, "no memory");
 }
 
@@ -159,9 +167,14 @@ static cb_rpc_status on_echo(void *user, cb_rpc_session *from, const blob *a, bl
 
 static void on_lossy(void *user, cb_rpc_session *from, const number *a)
 {
+    service *v = (service *)user;
+    number next;
     (void)from;
-    ((service *)user)->lossy++;
-    service_log((service *)user, "lossy", a->n);
+    service_log(v, "lossy", a->n);
+    if (v->lossy++ == 0 && v->echo_lossy != NULL) {
+        next.n = a->n + 1;
+        CBT_CHECK(calc_lossy(v->echo_lossy, &next) == CB_RPC_OK);
+    }
 }
 
 static void on_cancel(void *user, cb_rpc_session *from, cb_rpc_token token, cb_rpc_status why)
@@ -182,6 +195,7 @@ typedef struct told {
     int32_t n;
     char reason[256];
     cb_rpc_session *recall;
+    const cb_sink *restart;
     cb_rpc_call cancel;
     cb_rpc_status recall_said;
 } told;
@@ -196,6 +210,8 @@ static void on_number(void *user, const cb_rpc_result *res, const number *reply)
     snprintf(t->reason, sizeof t->reason, "%s", res->reason);
     if (t->cancel.id != 0) {
         t->recall_said = cb_rpc_call_cancel(t->recall, t->cancel);
+    } else if (t->restart != NULL) {
+        t->recall_said = cb_rpc_session_restart(t->recall, t->restart);
     } else if (t->recall != NULL) {
         number a;
         a.n = 1;
@@ -1734,6 +1750,175 @@ static void rpc_pair_delays_loses_and_reorders(void)
     free(j);
 }
 
+static void rpc_restart_waits_until_closed_was_seen(void)
+{
+    lone *l = (lone *)malloc(sizeof *l);
+    cb_sink k;
+    number a;
+    told t;
+    CBT_REQUIRE(l != NULL && lone_init(l, NULL));
+    memset(&t, 0, sizeof t);
+    k = l->s.out;
+    a.n = 1;
+    t.restart = &k;
+    t.recall = &l->s;
+    CBT_CHECK(calc_add(&l->s, &a, on_number, &t) == CB_RPC_OK);
+    cb_rpc_end(&l->s, CB_RPC_E_CUT, NULL);
+    CBT_EQ(lone_idle(l, 0), CB_RPC_CLOSED);
+    CBT_CHECK(t.count == 1 && t.recall_said == CB_RPC_E_STATE);
+    CBT_CHECK(cb_rpc_session_restart(&l->s, &k) == CB_RPC_OK);
+    lone_end(l);
+    free(l);
+}
+
+static void rpc_handler_may_close_after_it_took_a_token(void)
+{
+    joined *j = (joined *)malloc(sizeof *j);
+    number a;
+    told t;
+    CBT_REQUIRE(j != NULL && joined_init(j, NULL, NULL));
+    memset(&t, 0, sizeof t);
+    j->v.close_late = true; /* and returns OK, which is ignored then */
+    a.n = 1;
+    CBT_CHECK(calc_late(&j->pair.a, &a, on_number, &t) == CB_RPC_OK);
+    CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+    CBT_CHECK(j->v.token.id != 0 && !cb_rpc_token_is_waiting(j->v.token));
+    CBT_EQ(t.count, 0);
+    joined_end(j);
+    free(j);
+}
+
+static void rpc_message_that_was_used_is_not_asked_for_again(void)
+{
+    lone *l = (lone *)malloc(sizeof *l);
+    cb_rpc_session_desc sd;
+    cb_rpc_session s;
+    cb_slice message;
+    CBT_REQUIRE(l != NULL && lone_init(l, NULL));
+    memset(&sd, 0, sizeof sd);
+    sd.sink = l->s.out;
+    sd.is_message_based = true;
+    CBT_REQUIRE(cb_rpc_session_init(&s, &l->hub, &sd) == CB_RPC_OK);
+    l->out.room_soft = l->out.room_hard = 0; /* our hello does not leave yet */
+    message.data = (const uint8_t *)"\x14\x01\x00\x00\x00"; /* an event that has overtaken their hello */
+    message.size = 5;
+    CBT_EQ(cb_rpc_drive_message(&s, message, 0), CB_RPC_NEED_INPUT);
+    CBT_EQ(cb_rpc_hub_events_dropped(&l->hub), 1);
+    message.size = 0;
+    CBT_EQ(cb_rpc_drive_message(&s, message, 0), CB_RPC_NEED_OUTPUT);
+    CBT_CHECK(cb_rpc_session_deinit(&s) == CB_RPC_OK);
+    lone_end(l);
+    free(l);
+}
+
+static int layout_hashes;
+static uint64_t counted_layout_hash(void)
+{
+    layout_hashes++;
+    return 1;
+}
+
+static void rpc_hello_costs_no_hashing_of_our_layouts(void)
+{
+    uint8_t in[3000], *p = in + 3;
+    lone *l = (lone *)malloc(sizeof *l);
+    cb_rpc_type type = next_number;
+    cb_rpc_row row = next_add;
+    cb_rpc_slot slot;
+    cb_rpc_contract contract = { "counted", NULL, 1 };
+    cb_rpc_session_desc sd;
+    cb_rpc_hub_desc d;
+    unsigned i;
+    CBT_REQUIRE(l != NULL);
+    memset(l, 0, sizeof *l);
+    memset(&d, 0, sizeof d);
+    memset(&sd, 0, sizeof sd);
+    type.layout_hash = counted_layout_hash;
+    row.args = row.reply = &type;
+    slot.row = &row;
+    slot.handler_at = 0;
+    contract.slots = &slot;
+    d.contract = &contract;
+    sd.sink = tap_sink(&l->out);
+    CBT_REQUIRE(cb_rpc_hub_init(&l->hub, &d) == CB_RPC_OK);
+    CBT_REQUIRE(cb_rpc_session_init(&l->s, &l->hub, &sd) == CB_RPC_OK);
+    memcpy(p, "cbr\1\0\x80\x20\x05\xc8\1", 10); /* 200 methods, each with the name calc_add */
+    p += 10;
+    for (i = 1; i <= 200; i++) {
+        if (i < 64) {
+            *p++ = (uint8_t)(2 * i + 1);
+        } else {
+            *p++ = (uint8_t)((2 * i + 1) | 128u);
+            *p++ = (uint8_t)((2 * i + 1) >> 7);
+        }
+        memcpy(p, "\x68\x35\x3a\xb8\0\0\0\0", 8);
+        p += 8;
+    }
+    in[0] = (uint8_t)((size_t)(p - in - 2) | 128u);
+    in[1] = (uint8_t)((size_t)(p - in - 2) >> 7);
+    in[2] = 0;
+    layout_hashes = 0;
+    CBT_EQ(lone_feed(l, in, (size_t)(p - in)), CB_RPC_NEED_INPUT);
+    CBT_CHECK(l->s.peer != NULL);
+    CBT_EQ(layout_hashes, 0);
+    CBT_CHECK(cb_rpc_session_deinit(&l->s) == CB_RPC_OK);
+    CBT_CHECK(cb_rpc_hub_deinit(&l->hub) == CB_RPC_OK);
+    free(l);
+}
+
+static void rpc_pair_refuses_sizes_out_of_range(void)
+{
+    joined *j = (joined *)malloc(sizeof *j);
+    cb_rpc_pair_desc pd;
+    cb_rpc_pair pair;
+    CBT_REQUIRE(j != NULL && joined_init(j, NULL, NULL));
+    memset(&pd, 0, sizeof pd);
+    pd.cut_max = SIZE_MAX;
+    CBT_CHECK(cb_rpc_pair_init(&pair, &j->hub, &j->hub, &pd) == CB_RPC_E_ARG);
+    pd.cut_max = 0;
+    pd.bytes_max = SIZE_MAX;
+    CBT_CHECK(cb_rpc_pair_init(&pair, &j->hub, &j->hub, &pd) == CB_RPC_E_ARG);
+    cb_rpc_pair_deinit(&pair);
+    joined_end(j);
+    free(j);
+}
+
+static void rpc_pair_is_kept_inside_its_own_handlers(void)
+{
+    joined *j = (joined *)malloc(sizeof *j);
+    number a;
+    told t;
+    CBT_REQUIRE(j != NULL && joined_init(j, NULL, NULL));
+    memset(&t, 0, sizeof t);
+    j->v.deinit_pair = &j->pair;
+    a.n = 1;
+    CBT_CHECK(calc_add(&j->pair.a, &a, on_number, &t) == CB_RPC_OK);
+    CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+    CBT_CHECK(t.count == 1 && t.n == 2);
+    joined_end(j);
+    free(j);
+}
+
+static void rpc_pair_leaves_a_message_alone_while_it_is_read(void)
+{
+    joined *j = (joined *)malloc(sizeof *j);
+    cb_rpc_pair_desc pd;
+    number a;
+    CBT_REQUIRE(j != NULL);
+    memset(&pd, 0, sizeof pd);
+    pd.is_message_based = true;
+    pd.reorder_percent = 100;
+    CBT_REQUIRE(joined_init(j, NULL, &pd));
+    CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+    j->v.echo_lossy = &j->pair.a; /* the handler of 1 sends 2 on the very lane that 1 came by */
+    a.n = 1;
+    CBT_CHECK(calc_lossy(&j->pair.a, &a) == CB_RPC_OK);
+    CBT_CHECK(cb_rpc_pair_run(&j->pair, 0) == CB_RPC_OK);
+    CBT_STR(j->v.log, "lossy 1;lossy 2;");
+    joined_end(j);
+    free(j);
+}
+
 static void rpc_unreliable_before_the_hello_is_dropped_and_counted(void)
 {
     lone *l = (lone *)malloc(sizeof *l);
@@ -2440,6 +2625,13 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_unreadable_arguments_are_answered_and_unreadable_events_counted),
     CBT_CASE(rpc_peer_tables_are_shared_by_equal_hellos_and_freed),
     CBT_CASE(rpc_pair_delays_loses_and_reorders),
+    CBT_CASE(rpc_restart_waits_until_closed_was_seen),
+    CBT_CASE(rpc_handler_may_close_after_it_took_a_token),
+    CBT_CASE(rpc_message_that_was_used_is_not_asked_for_again),
+    CBT_CASE(rpc_hello_costs_no_hashing_of_our_layouts),
+    CBT_CASE(rpc_pair_refuses_sizes_out_of_range),
+    CBT_CASE(rpc_pair_is_kept_inside_its_own_handlers),
+    CBT_CASE(rpc_pair_leaves_a_message_alone_while_it_is_read),
     CBT_CASE(rpc_unreliable_before_the_hello_is_dropped_and_counted),
     CBT_CASE(rpc_survives_each_failing_allocation),
     CBT_CASE(rpc_takes_no_memory_once_warm),
