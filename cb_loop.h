@@ -223,12 +223,15 @@ typedef struct cb_loop_desc {
 
 typedef struct cb_loop { /* its size is public, its fields are not; must not move after init */
     struct cbi_loop_core *core; /* all that belongs to the loop's own thread */
-    cb_loop_task *posted; /* the rest is shared with posting threads and touched by atomic operations only */
-    uintptr_t owner;
-    uint32_t asleep, wakes, stopping;
+    uintptr_t owner;            /* from here on shared with posting threads, by atomic operations only */
     int wake_fd;
-    cb_loop_task stop_task;
     cb_loop_status failed;
+    cb_loop_task stop_task;
+    uint32_t stopping;
+    uint8_t apart[64]; /* posters write what follows, and only then; the rest shall not share its cache line */
+    cb_loop_task *posted;
+    uint32_t asleep, wakes;
+    uint8_t apart_too[48];
 } cb_loop;
 
 /* desc is copied; NULL: every default. On failure loop needs no deinit, but may get it. E_ARG, E_NOMEM,
@@ -747,6 +750,7 @@ struct cbi_loop_core {
     bool stop;
     bool ended;
     bool now_known;                      /* the clock was read in this pass */
+    bool posts;                          /* tasks were there after the wait */
     bool quiet;                          /* no timer is due before the alarm has come */
     uint64_t alarm_at;                   /* the backend's alarm; UINT64_MAX: none */
     cb_loop_task *own_first, *own_last;  /* posted by the loop's own thread */
@@ -3515,7 +3519,8 @@ static uint64_t cbi_loop_wait_time(struct cbi_loop_core *core, uint64_t timeout_
 {
     uint64_t wait = CB_LOOP_FOREVER, begin;
     core->quiet = false;
-    if (core->work_first != NULL || cbi_loop_has_posts(core)) {
+    core->posts = cbi_loop_has_posts(core);
+    if (core->work_first != NULL || core->posts) {
         return 0;
     }
     if (core->timers != 0 && (timeout_ns != 0 || core->handles != 0)) {
@@ -3540,6 +3545,7 @@ static size_t cbi_loop_poll(struct cbi_loop_core *core, uint64_t timeout_ns)
     __atomic_store_n(&core->loop->asleep, 1u, __ATOMIC_SEQ_CST);
     count = core->backend->wait(core, cbi_loop_has_posts(core) ? 0u : wait);
     __atomic_store_n(&core->loop->asleep, 0u, __ATOMIC_RELAXED);
+    core->posts = cbi_loop_has_posts(core);
     return count;
 }
 
@@ -3556,7 +3562,7 @@ static void cbi_loop_pass(struct cbi_loop_core *core, uint64_t timeout_ns)
     if (core->timers != 0 && !(core->quiet && core->alarm_at != UINT64_MAX)) {
         cbi_loop_timers_pass(core);
     }
-    if (cbi_loop_has_posts(core)) {
+    if (core->posts || core->own_first != NULL) {
         cbi_loop_posts_pass(core);
     }
     cbi_loop_dispatch(core, ready);
@@ -3727,13 +3733,21 @@ CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop)
     cbi_loop_core_free(core);
 }
 
+/* This thread's posts need no atomic operation from now on. */
+static void cbi_loop_own(cb_loop *loop)
+{
+    if (__atomic_load_n(&loop->owner, __ATOMIC_RELAXED) != cbi_loop_thread()) {
+        __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
+    }
+}
+
 CB_LOOP_DEF cb_loop_status cb_loop_step(cb_loop *loop, uint64_t timeout_ns)
 {
     CB_LOOP_ASSERT(loop != NULL);
     if (loop->core == NULL || loop->core->busy) {
         return loop->core == NULL ? CB_LOOP_E_STATE : CB_LOOP_E_BUSY;
     }
-    __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
+    cbi_loop_own(loop);
     cbi_loop_pass(loop->core, timeout_ns);
     return CB_LOOP_OK;
 }
@@ -3744,7 +3758,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_run(cb_loop *loop)
     if (loop->core == NULL || loop->core->busy) {
         return loop->core == NULL ? CB_LOOP_E_STATE : CB_LOOP_E_BUSY;
     }
-    __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
+    cbi_loop_own(loop);
     while (!loop->core->stop) {
         cbi_loop_pass(loop->core, CB_LOOP_FOREVER);
     }
