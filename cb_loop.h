@@ -68,7 +68,7 @@
  *            assertion, and get one read and one write a pass. on_accept bounds the number of connections.
  */
 
-/* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
+/* ---------------- feature macros: keep this block byte-identical in all cb_*.h headers ---------------- */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -228,7 +228,7 @@ typedef struct cb_loop { /* its size is public, its fields are not; must not mov
     cb_loop_status failed;
     cb_loop_task stop_task;
     uint32_t stopping;
-    uint8_t apart[64]; /* posters write what follows, and only then; the rest shall not share its cache line */
+    uint8_t apart[64]; /* posters write what follows; the rest shall not share its cache line */
     cb_loop_task *posted;
     uint32_t asleep, wakes;
     uint8_t apart_too[48];
@@ -501,8 +501,8 @@ CB_LOOP_DEF const char *cb_loop_stream_reason(const cb_loop_stream *s);
 typedef struct cb_loop_listener_desc {
     const char *url; /* "tcp://0.0.0.0:4000", "tcp://[::]:4000" (IPv6 only); port 0: any. Borrowed for the
                         call */
-    /* Memory for the stream, to be had back in its on_closed; NULL refuses. *stream_user is desc.stream.user
-     * at first. `from` is borrowed for the call. */
+    /* Memory for the stream, which it is from the return on, to be had back in its on_closed; NULL refuses.
+     * *stream_user is desc.stream.user at first. `from` is borrowed for the call. */
     cb_loop_stream *(*on_accept)(void *user, cb_loop_listener *listener, const cb_loop_address *from,
                                  void **stream_user);
     void *user;
