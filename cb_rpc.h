@@ -978,19 +978,15 @@ static void cbi_rpc_give(const cb_alloc *a, void *ptr, size_t size)
     }
 }
 
-/* A bigger copy of an array in place of it; the old one is untouched on failure. */
-static bool cbi_rpc_grow(const cb_alloc *a, void **array, size_t old_size, size_t new_size)
+/* A bigger copy of an array in place of it. NULL: no memory, and the old one is untouched. */
+static void *cbi_rpc_grow(const cb_alloc *a, void *array, size_t old_size, size_t new_size)
 {
     void *bigger = cbi_rpc_take(a, new_size);
-    if (bigger == NULL) {
-        return false;
+    if (bigger != NULL && old_size != 0) {
+        memcpy(bigger, array, old_size);
+        cbi_rpc_give(a, array, old_size);
     }
-    if (old_size != 0) {
-        memcpy(bigger, *array, old_size);
-        cbi_rpc_give(a, *array, old_size);
-    }
-    *array = bigger;
-    return true;
+    return bigger;
 }
 
 /* -- 2. texts: bounded, printable, always ended by a NUL -- */
@@ -1503,14 +1499,16 @@ static void cbi_rpc_heap_remove(cb_rpc_session *s, uint32_t at)
 /* Makes room for one more. */
 static bool cbi_rpc_heap_reserve(cb_rpc_session *s)
 {
-    uint32_t cap = s->heap_cap != 0 ? 2u * s->heap_cap : 8u;
+    uint32_t cap = s->heap_cap != 0 ? 2u * s->heap_cap : 8u, *heap;
     if (s->heap_count < s->heap_cap) {
         return true;
     }
-    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->heap, s->heap_cap * sizeof *s->heap,
-                      cap * sizeof *s->heap)) {
+    heap = (uint32_t *)cbi_rpc_grow(&s->hub->desc.alloc, s->heap, s->heap_cap * sizeof *heap,
+                                    cap * sizeof *heap);
+    if (heap == NULL) {
         return false;
     }
+    s->heap = heap;
     s->heap_cap = cap;
     return true;
 }
@@ -1558,16 +1556,19 @@ static void cbi_rpc_open_free(cb_rpc_session *s, uint32_t index)
 static cb_rpc_status cbi_rpc_open_grow(cb_rpc_session *s)
 {
     uint32_t cap = s->open_cap != 0 ? 2u * s->open_cap : 8u, i;
+    cbi_rpc_open *open;
     if (cap > s->hub->desc.calls_open_max) {
         cap = s->hub->desc.calls_open_max;
     }
     if (cap <= s->open_cap) {
         return CB_RPC_E_FULL;
     }
-    if (!cbi_rpc_grow(&s->hub->desc.alloc, (void **)(void *)&s->open, s->open_cap * sizeof *s->open,
-                      cap * sizeof *s->open)) {
+    open = (cbi_rpc_open *)cbi_rpc_grow(&s->hub->desc.alloc, s->open, s->open_cap * sizeof *open,
+                                        cap * sizeof *open);
+    if (open == NULL) {
         return CB_RPC_E_NOMEM;
     }
+    s->open = open;
     for (i = cap; i-- > s->open_cap;) { /* the lowest ids come first: they are short on the wire */
         s->open[i].state = CBI_RPC_FREE;
         s->open[i].heap_at = CBI_RPC_NONE;
@@ -1632,6 +1633,7 @@ static bool cbi_rpc_waiting_grow(cb_rpc_hub *hub)
 {
     const cb_alloc *a = &hub->desc.alloc;
     uint32_t old = hub->waiting_cap, cap = old != 0 ? 2u * old : 16u, i;
+    cbi_rpc_waiting *pool;
     uint32_t *hash;
     if (cap > CBI_RPC_WAITING_MAX) {
         return false;
@@ -1640,11 +1642,12 @@ static bool cbi_rpc_waiting_grow(cb_rpc_hub *hub)
     if (hash == NULL) {
         return false;
     }
-    if (!cbi_rpc_grow(a, (void **)(void *)&hub->waiting, old * sizeof *hub->waiting,
-                      cap * sizeof *hub->waiting)) {
+    pool = (cbi_rpc_waiting *)cbi_rpc_grow(a, hub->waiting, old * sizeof *pool, cap * sizeof *pool);
+    if (pool == NULL) {
         cbi_rpc_give(a, hash, cap * sizeof *hash);
         return false;
     }
+    hub->waiting = pool;
     cbi_rpc_give(a, hub->waiting_hash, old * sizeof *hash);
     hub->waiting_hash = hash;
     hub->waiting_cap = cap;
@@ -3783,7 +3786,8 @@ static void cbi_rpc_link_arm(cbi_rpc_link *link)
     }
 }
 
-/* Shows the session bytes, or none, and does what it asks for. Returns how many were used. */
+/* Shows the session bytes, or none, and does what it asks for. Returns how many were used. What a long frame
+ * announces is asked for in steps that double, so that a peer must send bytes for the memory it costs. */
 static size_t cbi_rpc_link_drive(cbi_rpc_link *link, cb_span in)
 {
     size_t had = in.size;
@@ -3792,7 +3796,7 @@ static size_t cbi_rpc_link_drive(cbi_rpc_link *link, cb_span in)
     st = cb_rpc_drive(link->session, &in, cb_loop_now(link->loop));
     link->is_driving = false;
     if (st == CB_RPC_NEED_INPUT && in.size != 0) {
-        cb_loop_stream_want(&link->stream, cb_rpc_need(link->session));
+        cb_loop_stream_want(&link->stream, cbi_rpc_min(cb_rpc_need(link->session), 2u * in.size + 65536u));
     } else if (st == CB_RPC_CLOSED) {
         cb_loop_stream_close(&link->stream);
         return had;
@@ -3915,7 +3919,7 @@ static void cbi_rpc_glue_end(cb_rpc_hub *hub)
     while (link != NULL) {
         if (link->state == CBI_RPC_LINK_DOWN && !link->is_posted && !cb_loop_timer_is_active(&link->timer)) {
             cbi_rpc_link_finish(link);
-            link = hub->glue != NULL ? ((cbi_rpc_glue *)hub->glue)->live : NULL; /* on_closed may do anything */
+            link = hub->glue != NULL ? ((cbi_rpc_glue *)hub->glue)->live : NULL; /* on_closed has run */
         } else {
             link = link->next;
         }

@@ -2549,6 +2549,37 @@ static void rpc_loop_time_for_the_hello_begins_with_the_connection(void)
 }
 #endif
 
+static void rpc_loop_frame_that_only_was_announced_takes_little_memory(void)
+{
+    served *x = (served *)malloc(sizeof *x);
+    cbt_mem mem;
+    cb_loop_desc ld;
+    cb_loop_stream stream;
+    cb_loop_connect_desc d;
+    CBT_REQUIRE(x != NULL);
+    memset(x, 0, sizeof *x);
+    memset(&mem, 0, sizeof mem);
+    memset(&ld, 0, sizeof ld);
+    memset(&d, 0, sizeof d);
+    ld.alloc.alloc = cbt_mem_alloc;
+    ld.alloc.release = cbt_mem_release;
+    ld.alloc.user = &mem;
+    CBT_REQUIRE(cb_loop_init(&x->loop, &ld) == CB_LOOP_OK && served_serve(x, "tcp://127.0.0.1:0"));
+    d.url = x->url;
+    CBT_CHECK(cb_loop_connect(&x->loop, &stream, &d) == CB_LOOP_OK);
+    CBT_EQ(cb_loop_stream_write(&stream, "\x80\x80\x80\x04\x00", 5), 5); /* 8 MiB are to come, and never do */
+    STEP_UNTIL(x, x->server.sessions == 1);
+    CBT_CHECK(cb_loop_step(&x->loop, 1000000) == CB_LOOP_OK);
+    CBT_EQ(cb_loop_stream_write(&stream, "", 1), 1);
+    CBT_CHECK(cb_loop_step(&x->loop, 1000000) == CB_LOOP_OK);
+    CBT_CHECK(cb_loop_step(&x->loop, 1000000) == CB_LOOP_OK);
+    CBT_CHECK(mem.live_bytes < 2000000u);
+    CBT_EQ(x->server.sessions, 1);
+    cb_loop_deinit(&x->loop);
+    CBT_CHECK(cb_rpc_hub_deinit(&x->server) == CB_RPC_OK);
+    free(x);
+}
+
 static void rpc_loop_takes_no_memory_once_warm(void)
 {
     served *x = (served *)malloc(sizeof *x);
@@ -2654,6 +2685,7 @@ static const cbt_case cases[] = {
 #if defined(__linux__)
     CBT_CASE(rpc_loop_time_for_the_hello_begins_with_the_connection),
 #endif
+    CBT_CASE(rpc_loop_frame_that_only_was_announced_takes_little_memory),
     CBT_CASE(rpc_loop_takes_no_memory_once_warm),
 #endif
 };
