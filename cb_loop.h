@@ -68,7 +68,7 @@
  *            assertion, and get one read and one write a pass. on_accept bounds the number of connections.
  */
 
-/* ---------------- feature macros: keep this block byte-identical in all cb_*.h headers ---------------- */
+/* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #if defined(__clang__)
 #pragma clang diagnostic push
