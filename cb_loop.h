@@ -94,10 +94,8 @@
 #ifndef CB_LOOP_DEF
 #if defined(CBDEF)
 #define CB_LOOP_DEF CBDEF
-#elif defined(CB_LOOP_STATIC) && (defined(__GNUC__) || defined(__clang__))
-#define CB_LOOP_DEF static __attribute__((unused))
 #elif defined(CB_LOOP_STATIC)
-#define CB_LOOP_DEF static
+#define CB_LOOP_DEF static inline
 #else
 #define CB_LOOP_DEF extern
 #endif

@@ -103,10 +103,8 @@
 #ifndef CB_RPC_DEF
 #if defined(CBDEF)
 #define CB_RPC_DEF CBDEF
-#elif defined(CB_RPC_STATIC) && (defined(__GNUC__) || defined(__clang__))
-#define CB_RPC_DEF static __attribute__((unused))
 #elif defined(CB_RPC_STATIC)
-#define CB_RPC_DEF static
+#define CB_RPC_DEF static inline
 #else
 #define CB_RPC_DEF extern
 #endif
@@ -1918,20 +1916,24 @@ typedef struct cbi_rpc_in {
     const uint8_t *at, *end;
 } cbi_rpc_in;
 
-static bool cbi_rpc_in_varu(cbi_rpc_in *r, uint32_t *value)
+static bool cbi_rpc_in_long_varu(cbi_rpc_in *r, uint32_t *value)
 {
     const uint8_t *at = r->at; /* copies, so that the reader itself may live in registers */
     uint32_t v = 0;
-    cbi_rpc_varu_result read;
-    if (at != r->end && *at < 0x80u) { /* almost always */
-        *value = *at;
-        r->at = at + 1;
-        return true;
-    }
-    read = cbi_rpc_get_varu(&at, r->end, &v);
+    cbi_rpc_varu_result read = cbi_rpc_get_varu(&at, r->end, &v);
     r->at = at;
     *value = v;
     return read == CBI_RPC_VARU_OK;
+}
+
+/* Apart from the above, so that compilers put the few steps of the usual case where they are needed. */
+static bool cbi_rpc_in_varu(cbi_rpc_in *r, uint32_t *value)
+{
+    if (r->at != r->end && *r->at < 0x80u) { /* almost always */
+        *value = *r->at++;
+        return true;
+    }
+    return cbi_rpc_in_long_varu(r, value);
 }
 
 static cb_rpc_status cbi_rpc_bad(cb_rpc_session *s, const char *reason)
@@ -2459,12 +2461,9 @@ static cb_rpc_status cbi_rpc_pending(cb_rpc_session *s, uint64_t now_ns, cb_rpc_
     return s->marks == 0 ? CBI_RPC_SKIP : cbi_rpc_marked(s, event);
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event)
+static cb_rpc_status cbi_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event)
 {
-    cb_rpc_status st;
-    CB_RPC_ASSERT(s != NULL && s->hub != NULL && in != NULL && event != NULL);
-    CB_RPC_ASSERT(!s->is_message_based);
-    st = cbi_rpc_pending(s, now_ns, event);
+    cb_rpc_status st = cbi_rpc_pending(s, now_ns, event);
     while (st == CBI_RPC_SKIP) {
         cbi_rpc_in frame;
         st = cbi_rpc_take_frame(s, in, &frame);
@@ -2478,6 +2477,13 @@ CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t no
         }
     }
     return st;
+}
+
+CB_RPC_DEF cb_rpc_status cb_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_ns, cb_rpc_event *event)
+{
+    CB_RPC_ASSERT(s != NULL && s->hub != NULL && in != NULL && event != NULL);
+    CB_RPC_ASSERT(!s->is_message_based);
+    return cbi_rpc_next(s, in, now_ns, event);
 }
 
 CB_RPC_DEF cb_rpc_status cb_rpc_next_message(cb_rpc_session *s, cb_slice message, uint64_t now_ns,
@@ -2676,14 +2682,10 @@ static void cbi_rpc_dispatch_one_way(cb_rpc_session *s, const cb_rpc_event *e)
     (void)e->row->run(e->member, hub->desc.user, s, hub->args, NULL);
 }
 
-CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event)
+/* Outside any handler of the hub. */
+static void cbi_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event)
 {
-    cb_rpc_hub *hub;
-    CB_RPC_ASSERT(s != NULL && s->hub != NULL && event != NULL);
-    hub = s->hub;
-    if (hub->dispatching != NULL) {
-        return CB_RPC_E_BUSY;
-    }
+    cb_rpc_hub *hub = s->hub;
     hub->dispatching = s;
     switch ((int)event->kind) {
     case CB_RPC_EVENT_CALL: cbi_rpc_dispatch_call(s, event); break;
@@ -2697,6 +2699,15 @@ CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *
     default: break;
     }
     hub->dispatching = NULL;
+}
+
+CB_RPC_DEF cb_rpc_status cb_rpc_dispatch(cb_rpc_session *s, const cb_rpc_event *event)
+{
+    CB_RPC_ASSERT(s != NULL && s->hub != NULL && event != NULL);
+    if (s->hub->dispatching != NULL) {
+        return CB_RPC_E_BUSY;
+    }
+    cbi_rpc_dispatch(s, event);
     return CB_RPC_OK;
 }
 
@@ -2718,12 +2729,12 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t n
     cb_rpc_event event;
     cb_rpc_status st;
     uint8_t *from = in->data;
-    CB_RPC_ASSERT(s != NULL && s->hub != NULL);
+    CB_RPC_ASSERT(s != NULL && s->hub != NULL && in != NULL && !s->is_message_based);
     if (s->hub->dispatching != NULL) { /* before next: an event that nobody can dispatch would be lost */
         return CB_RPC_E_BUSY;
     }
-    while ((st = cb_rpc_next(s, in, now_ns, &event)) == CB_RPC_OK) {
-        (void)cb_rpc_dispatch(s, &event);
+    while ((st = cbi_rpc_next(s, in, now_ns, &event)) == CB_RPC_OK) {
+        cbi_rpc_dispatch(s, &event);
         cbi_rpc_poison(from, in->data);
         from = in->data;
     }
@@ -2747,7 +2758,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_drive_message(cb_rpc_session *s, cb_slice messag
     }
     message.size = 0;
     for (; st == CB_RPC_OK; st = cb_rpc_next_message(s, message, now_ns, &event)) {
-        (void)cb_rpc_dispatch(s, &event);
+        cbi_rpc_dispatch(s, &event);
     }
     return is_used && st == CB_RPC_NEED_OUTPUT ? CB_RPC_NEED_INPUT : st; /* it may not be shown again */
 }
@@ -3219,7 +3230,7 @@ static void cbi_rpc_futures_closed(cb_rpc_session *s)
 {
     uint32_t i;
     if (s->untold != NULL) {
-        cbi_rpc_future_done(s->untold, CB_RPC_E_CLOSED, cb_rpc_status_str(CB_RPC_E_CLOSED));
+        cbi_rpc_future_done(s->untold, CB_RPC_E_CLOSED, cbi_rpc_status_text(CB_RPC_E_CLOSED));
     }
     for (i = 0; i < s->open_cap; i++) {
         cbi_rpc_open *c = &s->open[i];
