@@ -1750,6 +1750,7 @@ struct cbi_rpc_peer {
     cbi_rpc_peer *next;
     uint32_t refs;
     uint32_t number_max;
+    uint32_t hash;         /* of the list as it came: many that differ late would be slow to compare */
     size_t rows_size;      /* bytes of the list as it came, kept behind the entries */
     uint32_t entry[1];     /* by number, number_max + 1 of them; see CBI_RPC_ENTRY_ */
 };
@@ -1873,9 +1874,10 @@ static cbi_rpc_peer *cbi_rpc_peer_get(cb_rpc_hub *hub, const uint8_t *rows, size
                                       uint32_t number_max)
 {
     cbi_rpc_peer *p;
-    uint32_t last;
+    uint32_t last, hash = cbi_rpc_fnv32(CBI_RPC_FNV32, rows, size);
     for (p = hub->peers; p != NULL; p = p->next) {
-        if (p->rows_size == size && (size == 0 || memcmp(cbi_rpc_peer_rows(p), rows, size) == 0)) {
+        if (p->hash == hash && p->rows_size == size
+            && (size == 0 || memcmp(cbi_rpc_peer_rows(p), rows, size) == 0)) {
             p->refs++;
             return p;
         }
@@ -1887,6 +1889,7 @@ static cbi_rpc_peer *cbi_rpc_peer_get(cb_rpc_hub *hub, const uint8_t *rows, size
     memset(p, 0, cbi_rpc_peer_size(number_max, 0));
     p->refs = 1;
     p->number_max = number_max;
+    p->hash = hash;
     p->rows_size = size;
     (void)cbi_rpc_rows_read(hub, rows, rows + size, count, &last, p->entry);
     if (size != 0) {
