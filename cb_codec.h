@@ -135,7 +135,7 @@ typedef struct cb_shared { /* prepared once, referenced by many; one thread */
     void (*release)(struct cb_shared *b); /* called when refs falls to 0; NULL: nothing to do */
 } cb_shared;
 typedef struct cb_sink { /* where an engine's output goes; never calls back into the engine or the user */
-    /* bytes that will be taken now; owed: answers and protocol replies, which may pass the bound of new sends */
+    /* bytes that will be taken now; owed: answers and protocol replies, which have a bound of their own */
     size_t (*room)(void *user, bool owed);
     /* size <= piece_max; never NULL within room(); void at the sink's next call */
     uint8_t *(*reserve)(void *user, size_t size);

@@ -145,7 +145,7 @@ typedef struct cb_shared { /* prepared once, referenced by many; one thread */
     void (*release)(struct cb_shared *b); /* called when refs falls to 0; NULL: nothing to do */
 } cb_shared;
 typedef struct cb_sink { /* where an engine's output goes; never calls back into the engine or the user */
-    /* bytes that will be taken now; owed: answers and protocol replies, which may pass the bound of new sends */
+    /* bytes that will be taken now; owed: answers and protocol replies, which have a bound of their own */
     size_t (*room)(void *user, bool owed);
     /* size <= piece_max; never NULL within room(); void at the sink's next call */
     uint8_t *(*reserve)(void *user, size_t size);
@@ -841,6 +841,17 @@ extern "C" {
 
 /* -- 1. tools -- */
 #define CBI_RPC_NONE UINT32_MAX       /* no index */
+
+/* A small call passes a dozen short functions. HOT makes one of them all where it begins, without what is
+ * COLD: that takes a fifth off the time of calls in memory, for 6 KB of code. */
+#if defined(__GNUC__) && !defined(__OPTIMIZE_SIZE__)
+#define CBI_RPC_HOT __attribute__((flatten))
+#define CBI_RPC_COLD __attribute__((noinline, cold))
+#else
+#define CBI_RPC_HOT
+#define CBI_RPC_COLD
+#endif
+
 #define CBI_RPC_SKIP ((cb_rpc_status)0x7ffffffe) /* internal: the frame made no event, go on with the next */
 #define CBI_RPC_VARU_MAX 5u           /* bytes of the longest 32-bit varint */
 #define CBI_RPC_HEAD_MAX (3u * CBI_RPC_VARU_MAX) /* kind or number, id, deadline */
@@ -894,6 +905,7 @@ typedef enum cbi_rpc_varu_result {
 } cbi_rpc_varu_result;
 
 /* Moves *at behind the number on OK only. BAD: longer than needed, or above 32 bits. */
+CBI_RPC_COLD
 static cbi_rpc_varu_result cbi_rpc_get_varu(const uint8_t **at, const uint8_t *end, uint32_t *value)
 {
     const uint8_t *p = *at;
@@ -1045,6 +1057,7 @@ static size_t cbi_rpc_utf8_size(const uint8_t *p, size_t left)
 
 /* What a peer wrote may end up on a terminal or in a log: control characters and bytes that are no text
  * become '?'. What does not fit is cut in front of a character. */
+CBI_RPC_COLD
 static void cbi_rpc_text_bytes(cbi_rpc_text *t, const void *data, size_t size)
 {
     const uint8_t *p = (const uint8_t *)data;
@@ -1159,6 +1172,7 @@ static void cbi_rpc_head_two(cbi_rpc_head *h, uint32_t kind, uint32_t id)
 #define CBI_RPC_MARK_DEADLINES 4u /* there are some */
 #define CBI_RPC_MARK_OVER 8u      /* an end or an error */
 
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_fail(cb_rpc_session *s, cb_rpc_status error, const char *reason)
 {
     s->marks |= CBI_RPC_MARK_OVER;
@@ -1264,6 +1278,7 @@ static cb_rpc_status cbi_rpc_put_big(cb_rpc_session *s, const cb_sink *out, cons
 }
 
 /* Measured first: for values that may be long, or where the sink has little room left. */
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_put_exact(cb_rpc_session *s, const cb_sink *out, const cbi_rpc_head *h,
                                        const cb_rpc_type *type, const void *value, bool owed)
 {
@@ -1322,6 +1337,7 @@ static bool cbi_rpc_put_bytes(cb_rpc_session *s, const cbi_rpc_head *h, const vo
 }
 
 /* The hello goes first, as soon as there is room for it. */
+CBI_RPC_COLD
 static bool cbi_rpc_send_hello(cb_rpc_session *s)
 {
     cbi_rpc_head h;
@@ -1335,6 +1351,7 @@ static bool cbi_rpc_send_hello(cb_rpc_session *s)
 
 /* An answer or refusal that finds no room up to the hard bound means a peer that does not read: that ends the
  * session. */
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_send_refusal(cb_rpc_session *s, uint32_t id, cb_rpc_status why, const char *text)
 {
     char body[1u + CB_RPC_REASON_MAX + 1u]; /* the code, the text, a NUL that stays here */
@@ -1540,17 +1557,25 @@ static cbi_rpc_open *cbi_rpc_call_find(const cb_rpc_session *s, cb_rpc_call call
     return &s->open[index];
 }
 
+static void cbi_rpc_deadline_off(cb_rpc_session *s, cbi_rpc_open *c)
+{
+    if (c->heap_at != CBI_RPC_NONE) {
+        cbi_rpc_heap_remove(s, c->heap_at);
+        c->heap_at = CBI_RPC_NONE;
+    }
+}
+
 static void cbi_rpc_open_free(cb_rpc_session *s, uint32_t index)
 {
     cbi_rpc_open *c = &s->open[index];
-    cbi_rpc_heap_remove(s, c->heap_at);
-    c->heap_at = CBI_RPC_NONE;
+    cbi_rpc_deadline_off(s, c);
     c->state = CBI_RPC_FREE;
     c->next = s->open_free;
     s->open_free = index;
     s->open_count--;
 }
 
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_open_grow(cb_rpc_session *s)
 {
     uint32_t cap = s->open_cap != 0 ? 2u * s->open_cap : 8u, i;
@@ -1945,6 +1970,7 @@ static cb_rpc_status cbi_rpc_bad(cb_rpc_session *s, const char *reason)
     return cbi_rpc_fail(s, CB_RPC_E_PROTOCOL, reason);
 }
 
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_event *event)
 {
     uint32_t capabilities, frame_max, calls_max, count, number;
@@ -1983,6 +2009,7 @@ static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
 
 /* The refusal of a method that differs brings our layouts, so that the caller's log can show the
  * difference. */
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const cb_rpc_row *row)
 {
     char text[CB_RPC_REASON_MAX + 1u];
@@ -2071,6 +2098,7 @@ static cb_rpc_status cbi_rpc_read_method(cb_rpc_session *s, cbi_rpc_in r, uint32
 }
 
 /* The words of a result that is about row. */
+CBI_RPC_COLD
 static const char *cbi_rpc_reason(cb_rpc_session *s, const cb_rpc_row *row, cb_rpc_status status,
                                   const char *text)
 {
@@ -2141,6 +2169,7 @@ static cb_rpc_status cbi_rpc_read_answer(cb_rpc_session *s, cbi_rpc_in r, cb_rpc
 static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *row, const uint8_t *theirs,
                                          size_t size);
 
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_read_refusal(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_event *event)
 {
     const uint8_t *end = r.end;
@@ -2181,6 +2210,7 @@ static void cbi_rpc_cancelled_event(cb_rpc_session *s, uint32_t index, cb_rpc_st
 }
 
 /* A call that was answered already is no error: the answer and the cancel have crossed. */
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_read_cancel(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_event *event)
 {
     uint32_t id, index;
@@ -2431,6 +2461,7 @@ static bool cbi_rpc_hello_in_time(cb_rpc_session *s)
 }
 
 /* What the marks are for. SKIP: nothing to tell, look at the bytes. */
+CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_marked(cb_rpc_session *s, cb_rpc_event *event)
 {
     if (s->cancelled_head != CBI_RPC_NONE) {
@@ -2579,6 +2610,7 @@ CB_RPC_DEF void cb_rpc_close(cb_rpc_session *s)
 }
 
 /* -- 12. public: dispatch -- */
+CBI_RPC_COLD
 static void cbi_rpc_future_done(cb_rpc_future *f, cb_rpc_status status, const char *reason)
 {
     cbi_rpc_text t = cbi_rpc_text_begin(f->reason, sizeof f->reason);
@@ -2728,6 +2760,7 @@ static void cbi_rpc_poison(uint8_t *from, const uint8_t *to)
 #endif
 }
 
+CBI_RPC_HOT
 CB_RPC_DEF cb_rpc_status cb_rpc_drive(cb_rpc_session *s, cb_span *in, uint64_t now_ns)
 {
     cb_rpc_event event;
@@ -2836,6 +2869,7 @@ static cb_rpc_status cbi_rpc_call(cb_rpc_session *s, const cb_rpc_row *row, cons
     return CB_RPC_OK;
 }
 
+CBI_RPC_HOT
 CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
                                           cb_rpc_any_fn receiver, void *user)
 {
@@ -2843,6 +2877,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_send(cb_rpc_session *s, const cb_rpc_row *r
     return cbi_rpc_call(s, row, args, receiver, user, NULL);
 }
 
+CBI_RPC_HOT
 CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row *row, const void *args,
                                             void *reply, cb_rpc_future *f)
 {
@@ -2860,6 +2895,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row 
     return CB_RPC_OK;
 }
 
+CBI_RPC_HOT
 CB_RPC_DEF cb_rpc_status cb_rpc_event_send(cb_rpc_session *s, const cb_rpc_row *row, const void *args)
 {
     const cb_sink *out;
@@ -2890,12 +2926,6 @@ CB_RPC_DEF cb_rpc_call cb_rpc_last_call(const cb_rpc_session *s)
 {
     CB_RPC_ASSERT(s != NULL);
     return s->last_call;
-}
-
-static void cbi_rpc_deadline_off(cb_rpc_session *s, cbi_rpc_open *c)
-{
-    cbi_rpc_heap_remove(s, c->heap_at);
-    c->heap_at = CBI_RPC_NONE;
 }
 
 CB_RPC_DEF cb_rpc_status cb_rpc_call_cancel(cb_rpc_session *s, cb_rpc_call call)
@@ -3796,7 +3826,10 @@ static void cbi_rpc_on_wake(void *user, cb_rpc_session *s)
 static void cbi_rpc_link_arm(cbi_rpc_link *link)
 {
     uint64_t at = cb_rpc_deadline(link->session);
-    if (at < link->timer_at && cb_loop_timer_start_at(link->loop, &link->timer, at) == CB_LOOP_OK) {
+    if (at == CB_RPC_NEVER && link->timer_at != CB_RPC_NEVER) { /* a loop without timers spares looks at the clock */
+        cb_loop_timer_stop(link->loop, &link->timer);
+        link->timer_at = CB_RPC_NEVER;
+    } else if (at < link->timer_at && cb_loop_timer_start_at(link->loop, &link->timer, at) == CB_LOOP_OK) {
         link->timer_at = at;
     }
 }
@@ -4251,6 +4284,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t t
 /* Private macros end here; what contracts need stays. */
 #if defined(CB_RPC_IMPLEMENTED)
 #undef CBI_RPC_NONE
+#undef CBI_RPC_HOT
+#undef CBI_RPC_COLD
 #undef CBI_RPC_SKIP
 #undef CBI_RPC_VARU_MAX
 #undef CBI_RPC_HEAD_MAX
