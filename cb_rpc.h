@@ -2501,6 +2501,7 @@ static cb_rpc_status cbi_rpc_next(cb_rpc_session *s, cb_span *in, uint64_t now_n
     cb_rpc_status st = cbi_rpc_pending(s, now_ns, event);
     while (st == CBI_RPC_SKIP) {
         cbi_rpc_in frame;
+        frame.at = frame.end = in->data;
         st = cbi_rpc_take_frame(s, in, &frame);
         if (st == CB_RPC_OK) {
             st = cbi_rpc_read_frame(s, frame, event);
@@ -3826,7 +3827,7 @@ static void cbi_rpc_on_wake(void *user, cb_rpc_session *s)
 static void cbi_rpc_link_arm(cbi_rpc_link *link)
 {
     uint64_t at = cb_rpc_deadline(link->session);
-    if (at == CB_RPC_NEVER && link->timer_at != CB_RPC_NEVER) { /* a loop without timers spares looks at the clock */
+    if (at == CB_RPC_NEVER && link->timer_at != CB_RPC_NEVER) { /* a loop without timers reads no clock */
         cb_loop_timer_stop(link->loop, &link->timer);
         link->timer_at = CB_RPC_NEVER;
     } else if (at < link->timer_at && cb_loop_timer_start_at(link->loop, &link->timer, at) == CB_LOOP_OK) {
