@@ -3,7 +3,9 @@
  * What must hold: both ways of decoding agree in status and reason; what is accepted is a value that encode
  * writes as exactly these bytes, in both ways, that is equal to itself, passes validate, and whose size is
  * right; what is refused leaves zeros. Readers, the bit reader and the text and varint leaves see the same
- * bytes. */
+ * bytes.
+ *
+ * parser: ^cbi_codec_get_|^cb_codec_(decode|varu_get|text_valid|flags_unpack) */
 #define CB_CODEC_IMPLEMENTATION
 #define CB_CODEC_FAST 1
 #include "cb_codec.h"
