@@ -854,7 +854,7 @@ extern "C" {
 
 #define CBI_RPC_SKIP ((cb_rpc_status)0x7ffffffe) /* internal: the frame made no event, go on with the next */
 #define CBI_RPC_VARU_MAX 5u           /* bytes of the longest 32-bit varint */
-#define CBI_RPC_HEAD_MAX (3u * CBI_RPC_VARU_MAX) /* kind or number, id, deadline */
+#define CBI_RPC_HEAD_MAX ((size_t)3 * CBI_RPC_VARU_MAX) /* kind or number, id, deadline */
 #define CBI_RPC_DIRECT_MAX 4096u /* values up to this are encoded in place without measuring them first */
 #define CBI_RPC_PIECE_MIN 64u
 #define CBI_RPC_REPLY_MIN 32u         /* owed room without which no call is taken: one short refusal */
@@ -1845,7 +1845,7 @@ static size_t cbi_rpc_hello_write(const cb_rpc_hub *hub, uint8_t *out)
 }
 
 #define CBI_RPC_HELLO_FRAME_MAX 16384u /* of a hello of any version */
-#define CBI_RPC_HELLO_MAX(count) (sizeof cbi_rpc_magic + 4u * CBI_RPC_VARU_MAX + (count) * 10u)
+#define CBI_RPC_HELLO_MAX(count) (sizeof cbi_rpc_magic + (size_t)4 * CBI_RPC_VARU_MAX + (count) * 10u)
 
 /* What the peer's row is to us. */
 static uint32_t cbi_rpc_entry_of(const cb_rpc_hub *hub, bool is_call, uint32_t name, uint32_t layout)
@@ -3908,7 +3908,7 @@ static void cbi_rpc_on_end(void *user, cb_loop_stream *stream)
 static cb_rpc_status cbi_rpc_of_loop(cb_loop_status why)
 {
     switch ((int)why) {
-    case CB_LOOP_OK: return CB_RPC_E_CLOSED;
+    case CB_LOOP_OK:
     case CB_LOOP_E_CLOSED: return CB_RPC_E_CLOSED;
     case CB_LOOP_E_REFUSED:
     case CB_LOOP_E_UNREACHABLE: return CB_RPC_E_CONNECT;

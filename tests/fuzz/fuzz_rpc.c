@@ -210,7 +210,7 @@ static cb_rpc_status on_late(void *user, cb_rpc_session *from, const number *a, 
         if (t.id != 0) {
             (void)late_answer(t, reply);
         }
-        return CB_RPC_LATER;
+        return t.id != 0 ? CB_RPC_LATER : CB_RPC_E_NOMEM;
     }
     add_token(t);
     return t.id != 0 ? CB_RPC_LATER : CB_RPC_E_NOMEM;
