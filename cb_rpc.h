@@ -412,7 +412,7 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
     size_t need;
     cb_rpc_status error;        /* sticky; OK while all is well */
     uint32_t marks;             /* CBI_RPC_MARK_: why next has to look beyond the bytes; 0 nearly always */
-    uint8_t end;                /* 0 open, 1 the peer ended cleanly, 2 the connection is gone, 3 we closed */
+    uint8_t end;                /* CBI_RPC_OPEN and what follows it */
     bool is_message_based, is_server, hello_sent, took_token;
 };
 
@@ -1166,6 +1166,9 @@ static void cbi_rpc_head_two(cbi_rpc_head *h, uint32_t kind, uint32_t id)
     h->size = (size_t)(cbi_rpc_put_varu(cbi_rpc_put_varu(h->bytes, kind), id) - h->bytes);
 }
 
+/* OPEN -> PEER_ENDED (late answers may still go out) -> GONE or WE_CLOSED; or straight to either of the two. */
+enum { CBI_RPC_OPEN, CBI_RPC_PEER_ENDED, CBI_RPC_GONE, CBI_RPC_WE_CLOSED };
+
 /* What next has to see to before the bytes. */
 #define CBI_RPC_MARK_HELLO 1u     /* ours is not sent, or the peer's has not come */
 #define CBI_RPC_MARK_CANCELLED 2u /* calls to be told of their cancellation */
@@ -1185,7 +1188,7 @@ static cb_rpc_status cbi_rpc_fail(cb_rpc_session *s, cb_rpc_status error, const 
 
 static bool cbi_rpc_can_send(const cb_rpc_session *s, bool owed)
 {
-    return s->error == CB_RPC_OK && (s->end == 0 || (owed && s->end == 1u));
+    return s->error == CB_RPC_OK && (s->end == CBI_RPC_OPEN || (owed && s->end == CBI_RPC_PEER_ENDED));
 }
 
 /* The length, which only byte streams need, and the head. Returns where the value goes. */
@@ -2448,7 +2451,7 @@ static cb_rpc_status cbi_rpc_tell_end(cb_rpc_session *s, cb_rpc_event *event)
             return CB_RPC_OK;
         }
     }
-    return s->end == 1u && s->waiting_count != 0 ? CB_RPC_WAIT : CB_RPC_CLOSED;
+    return s->end == CBI_RPC_PEER_ENDED && s->waiting_count != 0 ? CB_RPC_WAIT : CB_RPC_CLOSED;
 }
 
 /* The peer's time counts from the first next: before it there is no connection. */
@@ -2467,13 +2470,13 @@ static cb_rpc_status cbi_rpc_marked(cb_rpc_session *s, cb_rpc_event *event)
     if (s->cancelled_head != CBI_RPC_NONE) {
         return cbi_rpc_tell_cancelled(s, event);
     }
-    if (s->end != 0 && s->end != 1u) {
+    if (s->end > CBI_RPC_PEER_ENDED) {
         return cbi_rpc_tell_end(s, event);
     }
     if (s->heap_count != 0 && *cbi_rpc_heap_deadline(s, s->heap[0]) <= s->now_ns) {
         return cbi_rpc_expire(s, event);
     }
-    if (s->end != 0) {
+    if (s->end != CBI_RPC_OPEN) {
         return cbi_rpc_tell_end(s, event);
     }
     if (s->error != CB_RPC_OK) {
@@ -2562,10 +2565,10 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s)
 {
     uint64_t at = CB_RPC_NEVER;
     CB_RPC_ASSERT(s != NULL);
-    if (s->heap_count != 0 && s->end <= 1u) {
+    if (s->heap_count != 0 && s->end <= CBI_RPC_PEER_ENDED) {
         at = *cbi_rpc_heap_deadline(s, s->heap[0]);
     }
-    if (s->peer == NULL && s->end == 0 && s->hello_due_ns != 0 && s->hello_due_ns < at) {
+    if (s->peer == NULL && s->end == CBI_RPC_OPEN && s->hello_due_ns != 0 && s->hello_due_ns < at) {
         at = s->hello_due_ns;
     }
     if (s->cancelled_head != CBI_RPC_NONE || at < s->now_ns) {
@@ -2575,12 +2578,11 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s)
     return at;
 }
 
-/* end: 1 the peer ended cleanly, 2 the connection is gone, 3 we closed. */
 static void cbi_rpc_end(cb_rpc_session *s, uint8_t end)
 {
     s->end = end;
     s->marks |= CBI_RPC_MARK_OVER;
-    while (end != 1u && s->waiting_head != CBI_RPC_NONE) {
+    while (end != CBI_RPC_PEER_ENDED && s->waiting_head != CBI_RPC_NONE) {
         cbi_rpc_waiting_drop(s, s->waiting_head);
     }
     cbi_rpc_wake(s);
@@ -2589,7 +2591,7 @@ static void cbi_rpc_end(cb_rpc_session *s, uint8_t end)
 CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *text)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL);
-    if (s->end >= 2u || (s->end == 1u && why == CB_RPC_OK)) {
+    if (s->end > CBI_RPC_PEER_ENDED || (s->end == CBI_RPC_PEER_ENDED && why == CB_RPC_OK)) {
         return;
     }
     if (s->error == CB_RPC_OK && why != CB_RPC_OK) {
@@ -2598,15 +2600,15 @@ CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *tex
     } else if (s->reason == NULL) {
         s->reason = text != NULL ? text : cbi_rpc_status_text(CB_RPC_E_CLOSED);
     }
-    cbi_rpc_end(s, why == CB_RPC_OK && s->error == CB_RPC_OK ? 1u : 2u);
+    cbi_rpc_end(s, why == CB_RPC_OK && s->error == CB_RPC_OK ? CBI_RPC_PEER_ENDED : CBI_RPC_GONE);
 }
 
 CB_RPC_DEF void cb_rpc_close(cb_rpc_session *s)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL);
-    if (s->end != 3u) {
+    if (s->end != CBI_RPC_WE_CLOSED) {
         s->reason = s->reason != NULL ? s->reason : "closed here";
-        cbi_rpc_end(s, 3);
+        cbi_rpc_end(s, CBI_RPC_WE_CLOSED);
     }
 }
 
@@ -3025,7 +3027,7 @@ CB_RPC_DEF cb_rpc_token cb_rpc_later(cb_rpc_session *from)
 static void cbi_rpc_token_settle(cb_rpc_session *s, uint32_t index)
 {
     cbi_rpc_waiting_drop(s, index);
-    if (s->end != 0 || s->error != CB_RPC_OK) {
+    if (s->end != CBI_RPC_OPEN || s->error != CB_RPC_OK) {
         cbi_rpc_wake(s);
     }
 }
@@ -3228,7 +3230,7 @@ static void cbi_rpc_session_begin(cb_rpc_session *s, const cb_sink *out)
     s->peer_calls_max = 0;
     s->error = CB_RPC_OK;
     s->reason = NULL;
-    s->end = 0;
+    s->end = CBI_RPC_OPEN;
     s->open_told = 0;
     s->hello_sent = false;
     s->hello_due_ns = 0;
@@ -3300,7 +3302,7 @@ CB_RPC_DEF cb_rpc_status cb_rpc_session_deinit(cb_rpc_session *s)
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_restart(cb_rpc_session *s, const cb_sink *sink)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && sink != NULL);
-    if (s->end < 2u || s->open_count != 0 || s->hub->dispatching == s) { /* CLOSED is to be seen first */
+    if (s->end <= CBI_RPC_PEER_ENDED || s->open_count != 0 || s->hub->dispatching == s) { /* CLOSED is to be seen first */
         return CB_RPC_E_STATE;
     }
     if (!cbi_rpc_sink_is_usable(sink)) {
@@ -3331,7 +3333,7 @@ CB_RPC_DEF uint32_t cb_rpc_session_peer_calls_max(const cb_rpc_session *s)
 CB_RPC_DEF bool cb_rpc_session_is_closed(const cb_rpc_session *s)
 {
     CB_RPC_ASSERT(s != NULL);
-    return s->end == 3u;
+    return s->end == CBI_RPC_WE_CLOSED;
 }
 
 CB_RPC_DEF const char *cb_rpc_reason(const cb_rpc_session *s)
@@ -4034,7 +4036,7 @@ static cb_loop_status cbi_rpc_link_dial(cbi_rpc_link *link)
     }
     link->state = CBI_RPC_LINK_UP;
     sink = cb_loop_stream_sink(&link->stream);
-    if (link->session->end != 0 && cb_rpc_session_restart(link->session, &sink) != CB_RPC_OK) {
+    if (link->session->end != CBI_RPC_OPEN && cb_rpc_session_restart(link->session, &sink) != CB_RPC_OK) {
         cb_loop_stream_abort(&link->stream, CB_LOOP_E_STATE);
     }
     link->session->hello_due_ns = CB_RPC_NEVER; /* until it is up: dialling has a time limit of its own */
