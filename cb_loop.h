@@ -2904,25 +2904,25 @@ static void cbi_loop_stream_notify(cb_loop_stream *s)
     }
 }
 
-/* Ends our side once all has left, and the stream once both sides have ended. */
+/* Ends our side once all has left, and the stream once both sides have ended. Between the two a closing
+ * stream gives the peer linger_ns, also where our side had ended before the close; no other deadline can be
+ * running by then. */
 static void cbi_loop_stream_sides(cb_loop_stream *s)
 {
-    const cb_loop_stream_desc *d = &s->settings->d;
-    uint32_t f = s->io.flags;
-    if ((f & (CBI_LOOP_SHUT | CBI_LOOP_CLOSING)) == 0 || (f & (CBI_LOOP_FIN | CBI_LOOP_DEAD)) != 0 ||
-        s->unsent != 0) {
-        if ((f & CBI_LOOP_FIN) != 0 && (f & CBI_LOOP_EOF) != 0 &&
-            (f & (CBI_LOOP_ENDED | CBI_LOOP_CLOSING)) != 0) {
-            cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
-        }
+    const uint64_t linger_ns = s->settings->d.linger_ns;
+    if ((s->io.flags & (CBI_LOOP_SHUT | CBI_LOOP_CLOSING)) != 0 && s->unsent == 0 &&
+        (s->io.flags & (CBI_LOOP_FIN | CBI_LOOP_DEAD)) == 0) {
+        (void)shutdown(s->io.fd, SHUT_WR);
+        s->io.flags |= CBI_LOOP_FIN;
+    }
+    if ((s->io.flags & CBI_LOOP_FIN) == 0) {
         return;
     }
-    (void)shutdown(s->io.fd, SHUT_WR);
-    s->io.flags |= CBI_LOOP_FIN;
-    if ((f & CBI_LOOP_EOF) != 0 && (f & (CBI_LOOP_ENDED | CBI_LOOP_CLOSING)) != 0) {
+    if ((s->io.flags & CBI_LOOP_EOF) != 0 && (s->io.flags & (CBI_LOOP_ENDED | CBI_LOOP_CLOSING)) != 0) {
         cbi_loop_stream_kill(s, CB_LOOP_OK, CBI_LOOP_OP_NONE, 0);
-    } else if ((f & CBI_LOOP_CLOSING) != 0 && d->linger_ns != CB_LOOP_OFF) {
-        (void)cbi_loop_timer_arm_in(s->io.core, &s->timer, d->linger_ns, 0);
+    } else if ((s->io.flags & CBI_LOOP_CLOSING) != 0 && linger_ns != CB_LOOP_OFF &&
+               !cbi_loop_timer_active(&s->timer)) {
+        (void)cbi_loop_timer_arm_in(s->io.core, &s->timer, linger_ns, 0);
     }
 }
 

@@ -2014,6 +2014,33 @@ BOTH(loop_b13_half_close_both_ways)
     world_end(w);
 }
 
+/* Our side had ended long before the close: the peer still gets no more than linger_ns to end its own. */
+BOTH(loop_close_after_shutdown_lingers_no_longer)
+{
+    int fd;
+    CBT_REQUIRE(world_begin(w, backend, true));
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK);
+    fd = raw_connect(w);
+    UNTIL(w, w->accepted == 1 && w->server[0].opens == 1);
+    cb_loop_stream_shutdown(&w->server[0].s);
+    world_steps(w, 3);
+    w->time += 60 * SEC; /* no deadline runs while only our side has ended */
+    world_steps(w, 3);
+    CBT_EQ(w->server[0].closes, 0);
+    cb_loop_stream_close(&w->server[0].s);
+    world_steps(w, 3);
+    w->time += SEC;
+    CBT_CHECK(raw_send(fd, "x", 1)); /* what it sends meanwhile gives it no more time */
+    world_steps(w, 3);
+    CBT_EQ(w->server[0].closes, 0);
+    w->time += SEC;
+    world_steps(w, 3);
+    CBT_EQ(w->server[0].closes, 1);
+    CBT_EQ(w->server[0].why, CB_LOOP_OK);
+    close(fd);
+    world_end(w);
+}
+
 /* The peer ends its side, then resets, while our output waits, and while none does. */
 BOTH(loop_b14_reset_after_half_close)
 {
@@ -2762,6 +2789,7 @@ static const cbt_case cases[] = {
     CBT_CASE(loop_b11_close_flushes_first),
     CBT_CASE(loop_b12_close_with_unread_input_is_no_reset),
     CBT_CASE(loop_b13_half_close_both_ways),
+    CBT_CASE(loop_close_after_shutdown_lingers_no_longer),
     CBT_CASE(loop_b14_reset_after_half_close),
     CBT_CASE(loop_b15_pause_in_on_data_takes_effect),
     CBT_CASE(loop_b16_flooding_peer_does_not_starve_others),
