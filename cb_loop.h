@@ -2369,11 +2369,13 @@ static void cbi_loop_out_drop(cb_loop_stream *s)
 static CBI_LOOP_COLD void cbi_loop_stream_finish(cb_loop_stream *s)
 {
     struct cbi_loop_core *core = s->io.core;
-    cbi_loop_settings *settings = s->settings;
-    void *user = s->user;
+    cbi_loop_settings *settings;
+    void *user;
     cb_loop_status why = s->why;
     cbi_loop_rest_drop(s);
-    cbi_loop_out_drop(s);
+    cbi_loop_out_drop(s); /* the release of shared output may still exchange the handlers */
+    settings = s->settings;
+    user = s->user;
     cbi_loop_unlink(&s->link);
     cbi_loop_stream_reason_make(s, core->close_reason, sizeof core->close_reason);
     if (settings->d.on_closed != NULL) {
@@ -2624,7 +2626,8 @@ static void cbi_loop_stream_flush(cb_loop_stream *s)
             s->io.flags |= CBI_LOOP_DRAINED | CBI_LOOP_SHOW;
         }
     }
-    if (CBI_LOOP_UNLIKELY((s->io.flags & (CBI_LOOP_BLOCKED | CBI_LOOP_STALLED)) != 0)) {
+    if (CBI_LOOP_UNLIKELY((s->io.flags & (CBI_LOOP_BLOCKED | CBI_LOOP_STALLED)) != 0) &&
+        (s->io.flags & CBI_LOOP_CLOSED) == 0) { /* the release of shared output may have ended it */
         cbi_loop_stream_stalls(s, n > 0);
     }
 }
@@ -2943,6 +2946,14 @@ static void cbi_loop_stream_watch(cb_loop_stream *s)
     }
 }
 
+/* Writing has failed and input is held back at its bound: it cannot be answered, so nothing would ever free it.
+ * Who paused or asked to be shown it again still may. */
+static bool cbi_loop_stream_stuck(const cb_loop_stream *s)
+{
+    return (s->io.flags & (CBI_LOOP_DEAD | CBI_LOOP_PAUSED | CBI_LOOP_CLOSED)) == CBI_LOOP_DEAD &&
+           !cbi_loop_stream_reads(s) && !cbi_loop_stream_owes_show(s);
+}
+
 static bool cbi_loop_stream_can_send(const cb_loop_stream *s)
 {
     return s->unsent != 0 &&
@@ -2971,6 +2982,9 @@ static void cbi_loop_stream_settle(cb_loop_stream *s)
     }
     if ((s->io.flags & (CBI_LOOP_CONNECTING | CBI_LOOP_CLOSED)) == 0) {
         cbi_loop_stream_sides(s);
+    }
+    if (CBI_LOOP_UNLIKELY(cbi_loop_stream_stuck(s))) {
+        cbi_loop_stream_kill_error(s, CBI_LOOP_OP_WRITE, s->error);
     }
     if ((s->io.flags & CBI_LOOP_CLOSED) == 0) {
         cbi_loop_stream_watch(s);

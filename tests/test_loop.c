@@ -2041,6 +2041,73 @@ BOTH(loop_close_after_shutdown_lingers_no_longer)
     world_end(w);
 }
 
+/* Writing has failed, and what is still read is held back at the bound because it cannot be answered: nothing
+ * would ever move again, so the stream ends. */
+BOTH(loop_write_error_ends_a_stream_that_is_held_back)
+{
+    static uint8_t data[20000];
+    int fd;
+    CBT_REQUIRE(world_begin(w, backend, false));
+    w->stream.input_bytes_max = 4096;
+    w->template_server.echo = true;
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK);
+    fd = raw_connect(w);
+    UNTIL(w, w->accepted == 1 && w->server[0].opens == 1);
+    fault.send_error = EPIPE;
+    fault.send_times = 1;
+    CBT_CHECK(raw_send(fd, data, sizeof data));
+    UNTIL(w, w->server[0].closes == 1);
+    CBT_EQ(w->server[0].got_size, 4096);
+    CBT_EQ(w->server[0].why, CB_LOOP_E_RESET);
+    close(fd);
+    world_end(w);
+}
+
+typedef struct abort_shared {
+    cb_shared b;
+    cb_loop_stream *s;
+    unsigned released;
+} abort_shared;
+
+static void abort_on_release(cb_shared *b)
+{
+    abort_shared *a = (abort_shared *)(void *)b;
+    a->released++;
+    cb_loop_stream_abort(a->s, CB_LOOP_E_RESET);
+}
+
+static void timer_hook(peer *p, char event)
+{
+    if (event == 'c') {
+        CBT_CHECK(!cb_loop_timer_is_active(&p->s.timer)); /* it would be called in memory that is ours */
+    }
+}
+
+/* The release of shared output comes from the middle of a flush; it may end the stream, whose timer must not
+ * be started behind that. */
+BOTH(loop_release_of_shared_output_may_abort)
+{
+    static uint8_t data[2000];
+    static abort_shared a;
+    CBT_REQUIRE(world_begin(w, backend, true));
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK && world_pair(w));
+    memset(&a, 0, sizeof a);
+    a.b.data = data;
+    a.b.size = 100;
+    a.b.release = abort_on_release;
+    a.s = &w->client[0].s;
+    w->client[0].hook = timer_hook;
+    CBT_CHECK(cb_loop_stream_share(a.s, &a.b));
+    CBT_EQ(cb_loop_stream_write(a.s, data, 1000), 1000);
+    fault.send_max = 100;
+    world_steps(w, 3);
+    CBT_EQ(a.released, 1);
+    CBT_EQ(w->client[0].closes, 1);
+    w->time += 60 * SEC; /* no deadline of it is left */
+    world_steps(w, 3);
+    world_end(w);
+}
+
 /* The peer ends its side, then resets, while our output waits, and while none does. */
 BOTH(loop_b14_reset_after_half_close)
 {
@@ -2790,6 +2857,8 @@ static const cbt_case cases[] = {
     CBT_CASE(loop_b12_close_with_unread_input_is_no_reset),
     CBT_CASE(loop_b13_half_close_both_ways),
     CBT_CASE(loop_close_after_shutdown_lingers_no_longer),
+    CBT_CASE(loop_write_error_ends_a_stream_that_is_held_back),
+    CBT_CASE(loop_release_of_shared_output_may_abort),
     CBT_CASE(loop_b14_reset_after_half_close),
     CBT_CASE(loop_b15_pause_in_on_data_takes_effect),
     CBT_CASE(loop_b16_flooding_peer_does_not_starve_others),
