@@ -1720,20 +1720,24 @@ CB_LOOP_DEF cb_loop_status cb_loop_post(cb_loop *loop, cb_loop_task *task)
     return cbi_loop_push(loop, task);
 }
 
+/* loop->stopping. A stop that a run has obeyed may still have its task in the queue. */
+enum { CBI_LOOP_STOP_NONE, CBI_LOOP_STOP_ASKED, CBI_LOOP_STOP_OBEYED };
+
 /* Stopping is a task like any other, so it cannot race with deinit; posted once until it ran. */
 static void cbi_loop_on_stop(void *user, cb_loop_task *task, cb_loop_status status)
 {
     cb_loop *loop = (cb_loop *)user;
     (void)task;
     (void)status;
-    loop->core->stop = true;
-    __atomic_store_n(&loop->stopping, 0u, __ATOMIC_RELEASE);
+    if (__atomic_exchange_n(&loop->stopping, CBI_LOOP_STOP_NONE, __ATOMIC_ACQ_REL) == CBI_LOOP_STOP_ASKED) {
+        loop->core->stop = true;
+    }
 }
 
 CB_LOOP_DEF void cb_loop_stop(cb_loop *loop)
 {
     CB_LOOP_ASSERT(loop != NULL);
-    if (__atomic_exchange_n(&loop->stopping, 1u, __ATOMIC_ACQ_REL) == 0) {
+    if (__atomic_exchange_n(&loop->stopping, CBI_LOOP_STOP_ASKED, __ATOMIC_ACQ_REL) == CBI_LOOP_STOP_NONE) {
         (void)cbi_loop_push(loop, &loop->stop_task);
     }
 }
@@ -2946,8 +2950,8 @@ static void cbi_loop_stream_watch(cb_loop_stream *s)
     }
 }
 
-/* Writing has failed and input is held back at its bound: it cannot be answered, so nothing would ever free it.
- * Who paused or asked to be shown it again still may. */
+/* Writing has failed and input is held back at its bound: it cannot be answered, so nothing would ever free
+ * it. Who paused or asked to be shown it again still may. */
 static bool cbi_loop_stream_stuck(const cb_loop_stream *s)
 {
     return (s->io.flags & (CBI_LOOP_DEAD | CBI_LOOP_PAUSED | CBI_LOOP_CLOSED)) == CBI_LOOP_DEAD &&
@@ -3764,6 +3768,15 @@ CB_LOOP_DEF cb_loop_status cb_loop_step(cb_loop *loop, uint64_t timeout_ns)
     return CB_LOOP_OK;
 }
 
+/* A stop asked for in the pass just made, by a callback or whoever, need not wait for its task. */
+static bool cbi_loop_obey(cb_loop *loop)
+{
+    uint32_t asked = CBI_LOOP_STOP_ASKED;
+    return __atomic_load_n(&loop->stopping, __ATOMIC_RELAXED) == asked &&
+           __atomic_compare_exchange_n(&loop->stopping, &asked, CBI_LOOP_STOP_OBEYED, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
 CB_LOOP_DEF cb_loop_status cb_loop_run(cb_loop *loop)
 {
     CB_LOOP_ASSERT(loop != NULL);
@@ -3773,6 +3786,7 @@ CB_LOOP_DEF cb_loop_status cb_loop_run(cb_loop *loop)
     cbi_loop_own(loop);
     while (!loop->core->stop) {
         cbi_loop_pass(loop->core, CB_LOOP_FOREVER);
+        loop->core->stop = cbi_loop_obey(loop) || loop->core->stop;
     }
     loop->core->stop = false;
     __atomic_store_n(&loop->owner, (uintptr_t)0, __ATOMIC_RELAXED);

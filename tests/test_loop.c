@@ -912,7 +912,7 @@ BOTH(loop_pass_without_handles_makes_no_system_call)
 typedef struct post_note {
     cb_loop_task task;
     cb_loop *loop;
-    unsigned ran, closed, again, nested;
+    unsigned ran, closed, again, nested, stop_at;
     uint32_t number;
 } post_note;
 
@@ -921,6 +921,9 @@ static void post_on_run(void *user, cb_loop_task *t, cb_loop_status st)
     post_note *n = (post_note *)user;
     n->ran += st == CB_LOOP_OK;
     n->closed += st == CB_LOOP_E_CLOSED;
+    if (n->ran == n->stop_at && st == CB_LOOP_OK) {
+        cb_loop_stop(n->loop);
+    }
     CBT_CHECK(cb_loop_in_callback(n->loop));
     n->nested += cb_loop_run(n->loop) == CB_LOOP_E_BUSY && cb_loop_step(n->loop, 0) == CB_LOOP_E_BUSY;
     if (n->again > 0) {
@@ -1056,6 +1059,79 @@ BOTH(loop_a20_run_ends_by_stop_alone)
     CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK);
     world_end(w);
     cb_loop_stop(&w->loop);
+}
+
+static unsigned stop_calls;
+static void stopping_on_time(void *user, cb_loop_timer *t, uint64_t now)
+{
+    world *w = (world *)user;
+    (void)now;
+    stop_calls++;
+    cb_loop_stop(&w->loop);
+    CBT_EQ(cb_loop_timer_start(&w->loop, t, 0), CB_LOOP_OK);
+}
+
+/* A stop asked for in a callback ends the run after that very pass, and ends one run only; one that is asked
+ * for behind it ends the next. */
+BOTH(loop_stop_in_a_callback_ends_that_pass)
+{
+    cb_loop_timer t;
+    post_note n;
+    CBT_REQUIRE(world_begin(w, backend, false));
+    cb_loop_timer_init(&t, stopping_on_time, w);
+    stop_calls = 0;
+    CBT_EQ(cb_loop_timer_start(&w->loop, &t, 0), CB_LOOP_OK);
+    CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK);
+    CBT_EQ(stop_calls, 1);
+    CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK);
+    CBT_EQ(stop_calls, 2);
+    cb_loop_timer_stop(&w->loop, &t);
+    cb_loop_stop(&w->loop);
+    CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK);
+    post_init(&n, &w->loop);
+    n.stop_at = 3;
+    n.again = 9;
+    CBT_EQ(cb_loop_post(&w->loop, &n.task), CB_LOOP_OK);
+    CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK); /* no earlier stop is left to end it */
+    CBT_EQ(n.ran, 3);
+    n.again = 0;
+    cb_loop_stop(&w->loop); /* what the last one left in the queue does not swallow it */
+    CBT_EQ(cb_loop_run(&w->loop), CB_LOOP_OK);
+    CBT_EQ(n.ran, 4);
+    world_end(w);
+}
+
+static cb_loop_task order_late;
+static char order_log[8];
+static void order_on_run(void *user, cb_loop_task *t, cb_loop_status st)
+{
+    (void)st;
+    strncat(order_log, t == &order_late ? "2" : "1", 2);
+    (void)user;
+}
+
+static void order_on_time(void *user, cb_loop_timer *t, uint64_t now)
+{
+    (void)t;
+    (void)now;
+    CBT_EQ(cb_loop_post(&((world *)user)->loop, &order_late), CB_LOOP_OK);
+}
+
+/* What a thread posted before it ran the loop comes before what it posts while it does. */
+BOTH(loop_posts_keep_their_order_when_a_thread_takes_over)
+{
+    cb_loop_timer t;
+    cb_loop_task early;
+    CBT_REQUIRE(world_begin(w, backend, false));
+    order_log[0] = 0;
+    cb_loop_timer_init(&t, order_on_time, w);
+    cb_loop_task_init(&early, order_on_run, NULL);
+    cb_loop_task_init(&order_late, order_on_run, NULL);
+    CBT_EQ(cb_loop_timer_start(&w->loop, &t, 0), CB_LOOP_OK);
+    CBT_EQ(cb_loop_post(&w->loop, &early), CB_LOOP_OK);
+    world_steps(w, 3);
+    CBT_STR(order_log, "12");
+    world_end(w);
 }
 
 static cb_loop *signal_loop;
@@ -2828,6 +2904,8 @@ static const cbt_case cases[] = {
     CBT_CASE(loop_a17_posts_from_threads_are_neither_lost_nor_late),
     CBT_CASE(loop_a18_end_of_the_loop_races_with_posters),
     CBT_CASE(loop_a20_run_ends_by_stop_alone),
+    CBT_CASE(loop_stop_in_a_callback_ends_that_pass),
+    CBT_CASE(loop_posts_keep_their_order_when_a_thread_takes_over),
     CBT_CASE(loop_stop_from_a_signal_handler),
     CBT_CASE(loop_events_keep_order_while_edited),
     CBT_CASE(loop_urls_say_what_is_wrong),
