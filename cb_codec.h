@@ -1,4 +1,4 @@
-/* cb_codec.h - v0.1.0 - bytes, bits and messages by schema - SPDX: MIT-0
+/* cb_codec.h - v0.1.0 - bytes, bits and messages by schema - SPDX: Unlicense OR MIT-0
  *
  * Declare a message once, as a list of fields; get a plain C struct and functions that turn it into few bytes
  * and back. Every bound stands in the list, so whatever decode accepts is within it. Beneath: writers and
@@ -1806,7 +1806,7 @@ static void cbi_codec_flags_unpack_plain(uint8_t *flags, const uint8_t *bytes, s
 {
     size_t i;
     for (i = 0; i < count; i++) {
-        flags[i] = (uint8_t)(bytes[i / 8u] >> (i % 8u) & 1u);
+        flags[i] = (uint8_t)(((unsigned)bytes[i / 8u] >> (i % 8u)) & 1u);
     }
 }
 

@@ -1,4 +1,4 @@
-/* cb_rpc.h - v0.1.0 - calls and events over any byte or message transport - SPDX: MIT-0 OR Unlicense
+/* cb_rpc.h - v0.1.0 - calls and events over any byte or message transport - SPDX: Unlicense OR MIT-0
  *
  * Declare methods in one X-macro list; call them with a receiver or a future, answer at once or later. The
  * engine is sans-I/O: bytes and the time in, events and bytes out. A small call costs 3 bytes over its data.
@@ -7,7 +7,8 @@
  *                #define CB_RPC_IMPLEMENTATION
  *                #include "cb_rpc.h"
  *            everywhere else just #include it. Link: nothing.
- *            With cb_loop.h: #define CB_RPC_WITH_LOOP before every include of cb_rpc.h.
+ *            With cb_loop.h: #define CB_RPC_WITH_LOOP before every include of cb_rpc.h, which includes it;
+ *            in the one file also #define CB_LOOP_IMPLEMENTATION.
  * NEEDS      C99 or C++11; <stdbool.h> <stddef.h> <stdint.h> <string.h>. Contracts need types with encode,
  *            decode and size functions, such as CB_CODEC_SCHEMA of cb_codec.h makes.
  * DOES NOT   stream items, send long answers in pieces, send heartbeats, batch events, or encrypt.
@@ -76,7 +77,8 @@
  * THREADS    a hub and its sessions belong to one thread.
  * LIMITS     frame 8 MiB, calls open 1,024, calls waiting for a late answer 256, method numbers 1 to 1,023.
  * SECURITY   every byte of the peer is checked before it is used; texts of the peer arrive bounded and
- * printable. */
+ *            printable.
+ */
 /* ---- feature macros: keep this block byte-identical in all cb_*.h headers ---- */
 #if defined(CB_LOOP_IMPLEMENTATION) && !defined(_GNU_SOURCE)
 #if defined(__clang__)
@@ -298,6 +300,8 @@ typedef struct cb_rpc_hub_desc { /* clear with memset, NAME_bind(&d, &handlers, 
     uint32_t calls_waiting_max; /* calls of a peer with a late answer, per session; 0 = 256; at most 65,536 */
     uint64_t hello_ns;          /* a peer's time to say hello; 0 = 10 s, CB_RPC_NEVER = as long as it takes */
     uint64_t call_timeout_ns;        /* of calls without one of their own; 0 = none */
+    uint64_t linger_ns;         /* late answers to a peer that has ended its side, which may also mean that it
+                                   is gone: how long they are waited for; 0 = 30 s, CB_RPC_NEVER = no bound */
     uint64_t answer_timeout_ns; /* bound on late answers; 0 = none: only the caller's own deadline counts */
     void (*on_cancel)(void *user, cb_rpc_session *from, cb_rpc_token token, cb_rpc_status why); /* a late call
                                         is not waited for any more (E_CANCELLED, E_PEER_TIMEOUT); the token is
@@ -362,8 +366,9 @@ struct cb_rpc_hub { /* size is public, fields are not; must not move while it ha
  * two names that hash alike; E_NOMEM. desc is copied. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_hub_init(cb_rpc_hub *hub, const cb_rpc_hub_desc *desc);
 
-/* E_BUSY while sessions are left or inside a handler: nothing is freed then. Safe on NULL and twice. A
- * dialled session that was between two connections when its loop ended has its on_closed here. */
+/* E_BUSY while sessions are left or inside a handler: nothing is freed then. With the glue cb_loop_deinit
+ * comes first, or unserve, close and passes of the loop until this is OK. Safe on NULL and twice. A dialled
+ * session that was between two connections when its loop ended has its on_closed here. */
 CB_RPC_DEF cb_rpc_status cb_rpc_hub_deinit(cb_rpc_hub *hub);
 
 /* Bytes of whole frames that all sessions have read and written since init. */
@@ -398,6 +403,7 @@ struct cb_rpc_session { /* size is public, fields are not; must not move between
     uint32_t *heap;             /* deadlines of both kinds of calls, earliest first */
     uint64_t now_ns, next_timeout_ns, armed_ns;
     uint64_t hello_due_ns;      /* 0: not counting yet */
+    uint64_t linger_due_ns;     /* PEER_ENDED: when waiting late calls are given up */
     const char *reason;         /* why the session ended; static, or the ender's */
     const struct cb_rpc_event *current; /* the call being dispatched */
     cb_rpc_future *untold;      /* that of the RESULT which next gave and dispatch has not seen yet */
@@ -797,8 +803,8 @@ extern "C" {
  * loop outlive the sessions. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_serve(cb_rpc_hub *hub, cb_loop *loop,
                                                      const cb_rpc_hub_desc *desc);
-/* Why cb_rpc_serve failed: "bind tcp://127.0.0.1:4000: address in use". Lives until the loop's next
- * failure. */
+/* Why cb_rpc_serve or cb_rpc_connect failed: "bind tcp://127.0.0.1:4000: address in use". Lives until the
+ * loop's next failure. */
 CB_RPC_DEF const char *cb_rpc_serve_reason(const cb_loop *loop);
 /* The address in use, so that port 0 can be asked for. E_STATE: not serving. */
 CB_RPC_DEF cb_rpc_status cb_rpc_serve_address(const cb_rpc_hub *hub, cb_loop_address *address);
@@ -807,15 +813,17 @@ CB_RPC_DEF cb_rpc_status cb_rpc_serve_address(const cb_rpc_hub *hub, cb_loop_add
 CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub);
 
 /* Dials url and keeps dialling, with growing pauses, until cb_rpc_close(s) or the loop's end. hub:
- * initialised, its contract bound; it may also serve. s: yours, kept until on_closed (desc of the hub:
- * on_down with E_CLOSED is the last notice after a close). Calls may be made at once; while no connection is
- * there and none is being made they fail with E_CLOSED and the last reason. E_ARG: the url, or the
- * hub is another loop's; E_CLOSED: the loop has ended; E_NOMEM: s is not kept in any of them. url: copied. */
+ * initialised, its contract bound; it may also serve. s (any memory, need not be cleared) is kept until the
+ * hub's desc.on_closed, which follows the last on_down. Calls may be made at once; while no connection is
+ * there and none is being made they fail with E_CLOSED, and cb_rpc_reason(s) says why. E_ARG: the url, or the
+ * hub is another loop's; E_CLOSED: the loop has ended; E_NOMEM. On failure s is not kept, and
+ * cb_rpc_serve_reason says why. url: copied. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_session *s,
                                                        const char *url);
 
-/* Steps the loop until f is DONE and returns its status. After timeout_ns f is cancelled and E_TIMEOUT
- * returned. E_BUSY inside any callback of the loop (f is not touched): take a token there and go on later. */
+/* Steps the loop until f is DONE and returns its status. After timeout_ns f is cancelled (f->status:
+ * E_CANCELLED) and E_TIMEOUT returned. E_BUSY inside any callback of the loop (f is not touched): take a
+ * token there and go on later. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t timeout_ns);
 #ifdef __cplusplus
 } /* extern "C" */
@@ -1166,7 +1174,7 @@ static void cbi_rpc_head_two(cbi_rpc_head *h, uint32_t kind, uint32_t id)
     h->size = (size_t)(cbi_rpc_put_varu(cbi_rpc_put_varu(h->bytes, kind), id) - h->bytes);
 }
 
-/* OPEN -> PEER_ENDED (late answers may still go out) -> GONE or WE_CLOSED; or straight to either of the two. */
+/* OPEN -> PEER_ENDED (late answers may still go out) -> GONE or WE_CLOSED; or straight to one of the two. */
 enum { CBI_RPC_OPEN, CBI_RPC_PEER_ENDED, CBI_RPC_GONE, CBI_RPC_WE_CLOSED };
 
 /* What next has to see to before the bytes. */
@@ -2470,6 +2478,9 @@ static cb_rpc_status cbi_rpc_marked(cb_rpc_session *s, cb_rpc_event *event)
     if (s->cancelled_head != CBI_RPC_NONE) {
         return cbi_rpc_tell_cancelled(s, event);
     }
+    if (s->end == CBI_RPC_PEER_ENDED && s->waiting_count != 0 && s->now_ns >= s->linger_due_ns) {
+        cb_rpc_end(s, CB_RPC_E_CUT, "the peer has gone");
+    }
     if (s->end > CBI_RPC_PEER_ENDED) {
         return cbi_rpc_tell_end(s, event);
     }
@@ -2571,6 +2582,9 @@ CB_RPC_DEF uint64_t cb_rpc_deadline(cb_rpc_session *s)
     if (s->peer == NULL && s->end == CBI_RPC_OPEN && s->hello_due_ns != 0 && s->hello_due_ns < at) {
         at = s->hello_due_ns;
     }
+    if (s->end == CBI_RPC_PEER_ENDED && s->waiting_count != 0 && s->linger_due_ns < at) {
+        at = s->linger_due_ns;
+    }
     if (s->cancelled_head != CBI_RPC_NONE || at < s->now_ns) {
         at = s->now_ns;
     }
@@ -2600,13 +2614,26 @@ CB_RPC_DEF void cb_rpc_end(cb_rpc_session *s, cb_rpc_status why, const char *tex
     } else if (s->reason == NULL) {
         s->reason = text != NULL ? text : cbi_rpc_status_text(CB_RPC_E_CLOSED);
     }
+    s->linger_due_ns = cbi_rpc_add_saturated(cbi_rpc_now(s), s->hub->desc.linger_ns);
     cbi_rpc_end(s, why == CB_RPC_OK && s->error == CB_RPC_OK ? CBI_RPC_PEER_ENDED : CBI_RPC_GONE);
+}
+
+/* So that the peer's late calls end now and not when it finds that nobody reads. */
+static void cbi_rpc_cancel_all(cb_rpc_session *s)
+{
+    uint32_t i;
+    for (i = 0; i < s->open_cap; i++) {
+        if (s->open[i].state == CBI_RPC_WAITING) {
+            cbi_rpc_send_cancel(s, i, CB_RPC_E_CANCELLED);
+        }
+    }
 }
 
 CB_RPC_DEF void cb_rpc_close(cb_rpc_session *s)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL);
     if (s->end != CBI_RPC_WE_CLOSED) {
+        cbi_rpc_cancel_all(s);
         s->reason = s->reason != NULL ? s->reason : "closed here";
         cbi_rpc_end(s, CBI_RPC_WE_CLOSED);
     }
@@ -2955,11 +2982,10 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_cancel(cb_rpc_session *s, cb_rpc_call call)
     return CB_RPC_OK;
 }
 
-CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f)
+static void cbi_rpc_future_drop(cb_rpc_future *f, cb_rpc_status why)
 {
     cb_rpc_session *s;
     cbi_rpc_open *c;
-    CB_RPC_ASSERT(f != NULL);
     if (f->state != CB_RPC_FUTURE_WAITING) {
         return;
     }
@@ -2976,7 +3002,13 @@ CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f)
             s->open[index].future = NULL;
         }
     }
-    cbi_rpc_future_done(f, CB_RPC_E_CANCELLED, cbi_rpc_status_text(CB_RPC_E_CANCELLED));
+    cbi_rpc_future_done(f, why, cbi_rpc_status_text(why));
+}
+
+CB_RPC_DEF void cb_rpc_future_cancel(cb_rpc_future *f)
+{
+    CB_RPC_ASSERT(f != NULL);
+    cbi_rpc_future_drop(f, CB_RPC_E_CANCELLED);
 }
 
 /* -- 14. public: answering -- */
@@ -3083,6 +3115,7 @@ static bool cbi_rpc_desc_resolve(cb_rpc_hub_desc *d)
     d->frame_bytes_max = d->frame_bytes_max != 0 ? d->frame_bytes_max : (size_t)8u << 20;
     d->calls_open_max = d->calls_open_max != 0 ? d->calls_open_max : 1024u;
     d->calls_waiting_max = d->calls_waiting_max != 0 ? d->calls_waiting_max : 256u;
+    d->linger_ns = d->linger_ns != 0 ? d->linger_ns : 30000000000u;
     d->hello_ns = d->hello_ns != 0 ? d->hello_ns : 10000000000u;
     d->sessions_max = d->sessions_max != 0 ? d->sessions_max : 10000u;
     d->output_bytes_soft = d->output_bytes_soft != 0 ? d->output_bytes_soft : (size_t)16u << 20;
@@ -3302,7 +3335,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_session_deinit(cb_rpc_session *s)
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_session_restart(cb_rpc_session *s, const cb_sink *sink)
 {
     CB_RPC_ASSERT(s != NULL && s->hub != NULL && sink != NULL);
-    if (s->end <= CBI_RPC_PEER_ENDED || s->open_count != 0 || s->hub->dispatching == s) { /* CLOSED is to be seen first */
+    /* CLOSED is to be seen first */
+    if (s->end <= CBI_RPC_PEER_ENDED || s->open_count != 0 || s->hub->dispatching == s) {
         return CB_RPC_E_STATE;
     }
     if (!cbi_rpc_sink_is_usable(sink)) {
@@ -4275,8 +4309,8 @@ CB_RPC_DEF cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t t
     if (f->state != CB_RPC_FUTURE_WAITING) {
         return f->state == CB_RPC_FUTURE_DONE ? f->status : CB_RPC_E_STATE;
     }
-    cb_rpc_future_cancel(f);
-    return st == CB_LOOP_OK ? CB_RPC_E_TIMEOUT : CB_RPC_E_STATE;
+    cbi_rpc_future_drop(f, st == CB_LOOP_OK ? CB_RPC_E_TIMEOUT : CB_RPC_E_STATE);
+    return f->status;
 }
 
 #ifdef __cplusplus

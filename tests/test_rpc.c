@@ -1241,6 +1241,48 @@ static void rpc_clean_end_lets_late_answers_out(void)
     free(l);
 }
 
+static void rpc_late_calls_of_a_peer_that_ended_are_given_up(void)
+{
+    uint8_t h[128];
+    lone *l = (lone *)malloc(sizeof *l);
+    number a;
+    CBT_REQUIRE(l != NULL && lone_init(l, NULL));
+    CBT_CHECK(lone_feed(l, h, hello(h)) == CB_RPC_NEED_INPUT);
+    CBT_CHECK(lone_feed(l, "\x06\x11\x00\x01\x00\x00\x00", 7) == CB_RPC_NEED_INPUT);
+    CBT_CHECK(lone_idle(l, 5) == CB_RPC_NEED_INPUT);
+    cb_rpc_end(&l->s, CB_RPC_OK, NULL); /* a half-close, or all that a dead peer's system still says */
+    CBT_EQ(lone_idle(l, 5), CB_RPC_WAIT);
+    CBT_EQ(cb_rpc_deadline(&l->s), UINT64_C(30000000005));
+    CBT_EQ(lone_idle(l, UINT64_C(30000000004)), CB_RPC_WAIT);
+    CBT_CHECK(cb_rpc_token_is_waiting(l->v.token));
+    CBT_EQ(lone_idle(l, UINT64_C(30000000005)), CB_RPC_CLOSED);
+    a.n = 1;
+    CBT_CHECK(calc_late_answer(l->v.token, &a) == CB_RPC_E_STALE);
+    CBT_STR(cb_rpc_reason(&l->s), "the peer has gone");
+    lone_end(l);
+    free(l);
+}
+
+static void rpc_close_cancels_its_open_calls_at_the_peer(void)
+{
+    joined *j = (joined *)malloc(sizeof *j);
+    number a;
+    told t;
+    CBT_REQUIRE(j != NULL && joined_init(j, NULL, NULL));
+    memset(&t, 0, sizeof t);
+    a.n = 1;
+    CBT_CHECK(calc_late(&j->pair.a, &a, on_number, &t) == CB_RPC_OK);
+    (void)cb_rpc_pair_run(&j->pair, 0);
+    CBT_CHECK(cb_rpc_token_is_waiting(j->v.token));
+    cb_rpc_close(&j->pair.a);
+    (void)cb_rpc_pair_run(&j->pair, 0);
+    CBT_CHECK(t.count == 1 && t.status == CB_RPC_E_CLOSED);
+    CBT_EQ(j->v.cancelled, CB_RPC_E_CANCELLED);
+    CBT_CHECK(!cb_rpc_token_is_waiting(j->v.token));
+    joined_end(j);
+    free(j);
+}
+
 static void rpc_peer_that_says_no_hello_is_given_up(void)
 {
     lone *l = (lone *)malloc(sizeof *l);
@@ -2231,7 +2273,8 @@ static void rpc_loop_wait_times_out_and_is_refused_in_callbacks(void)
     a.n = 1;
     CBT_CHECK(calc_late_future(&x->s, &a, &reply, &f) == CB_RPC_OK);
     CBT_CHECK(cb_rpc_wait(&x->loop, &f, 20000000) == CB_RPC_E_TIMEOUT);
-    CBT_CHECK(f.state == CB_RPC_FUTURE_DONE && f.status == CB_RPC_E_CANCELLED);
+    CBT_CHECK(f.state == CB_RPC_FUTURE_DONE && f.status == CB_RPC_E_TIMEOUT);
+    CBT_STR(f.reason, "the time for it has passed");
     STEP_UNTIL(x, x->v.lates == 1 && !cb_rpc_token_is_waiting(x->v.token)); /* the cancel arrives there too */
     waited = CB_RPC_OK;
     cb_loop_timer_init(&timer, wait_in_a_callback, x);
@@ -2640,6 +2683,8 @@ static const cbt_case cases[] = {
     CBT_CASE(rpc_drive_inside_a_handler_takes_nothing),
     CBT_CASE(rpc_future_is_the_callers_once_cancelled_between_next_and_dispatch),
     CBT_CASE(rpc_clean_end_lets_late_answers_out),
+    CBT_CASE(rpc_late_calls_of_a_peer_that_ended_are_given_up),
+    CBT_CASE(rpc_close_cancels_its_open_calls_at_the_peer),
     CBT_CASE(rpc_peer_that_says_no_hello_is_given_up),
     CBT_CASE(rpc_session_restarts_after_it_closed),
     CBT_CASE(rpc_calls_waiting_limit_refuses_busy_before_the_method_runs),
