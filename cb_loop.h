@@ -1703,18 +1703,22 @@ CB_LOOP_DEF void cb_loop_task_init(cb_loop_task *task,
     task->user = user;
 }
 
+static void cbi_loop_post_own(struct cbi_loop_core *core, cb_loop_task *task)
+{
+    task->next = NULL;
+    if (core->own_last != NULL) {
+        core->own_last->next = task;
+    } else {
+        core->own_first = task;
+    }
+    core->own_last = task;
+}
+
 CB_LOOP_DEF cb_loop_status cb_loop_post(cb_loop *loop, cb_loop_task *task)
 {
     CB_LOOP_ASSERT(loop != NULL && task != NULL && task->fn != NULL);
     if (__atomic_load_n(&loop->owner, __ATOMIC_RELAXED) == cbi_loop_thread()) {
-        struct cbi_loop_core *core = loop->core;
-        task->next = NULL;
-        if (core->own_last != NULL) {
-            core->own_last->next = task;
-        } else {
-            core->own_first = task;
-        }
-        core->own_last = task;
+        cbi_loop_post_own(loop->core, task);
         return CB_LOOP_OK;
     }
     return cbi_loop_push(loop, task);
@@ -3749,10 +3753,17 @@ CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop)
     cbi_loop_core_free(core);
 }
 
-/* This thread's posts need no atomic operation from now on. */
+/* This thread's posts need no atomic operation from now on. What it posted before, when it still had to,
+ * comes first. */
 static void cbi_loop_own(cb_loop *loop)
 {
     if (__atomic_load_n(&loop->owner, __ATOMIC_RELAXED) != cbi_loop_thread()) {
+        cb_loop_task *task = cbi_loop_take_posted(loop->core, NULL);
+        while (task != NULL) {
+            cb_loop_task *next = task->next;
+            cbi_loop_post_own(loop->core, task);
+            task = next;
+        }
         __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
     }
 }
