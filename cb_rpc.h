@@ -821,9 +821,9 @@ CB_RPC_DEF void cb_rpc_unserve(cb_rpc_hub *hub);
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_connect(cb_rpc_hub *hub, cb_loop *loop, cb_rpc_session *s,
                                                        const char *url);
 
-/* Steps the loop until f is DONE and returns its status. After timeout_ns f is cancelled (f->status:
- * E_CANCELLED) and E_TIMEOUT returned. E_BUSY inside any callback of the loop (f is not touched): take a
- * token there and go on later. */
+/* Steps the loop until f is DONE and returns its status. After timeout_ns the call is given up, and f->status
+ * is E_TIMEOUT as well. E_BUSY inside any callback of the loop (f is not touched): take a token there and go
+ * on later. */
 CB_RPC_DEF CB_RPC_CHECKED cb_rpc_status cb_rpc_wait(cb_loop *loop, cb_rpc_future *f, uint64_t timeout_ns);
 #ifdef __cplusplus
 } /* extern "C" */
