@@ -2863,7 +2863,7 @@ static void cbi_loop_stream_read(cb_loop_stream *s)
 
 static bool cbi_loop_stream_owes_show(const cb_loop_stream *s)
 {
-    if ((s->io.flags & (CBI_LOOP_PAUSED | CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0) {
+    if ((s->io.flags & (CBI_LOOP_CONNECTING | CBI_LOOP_PAUSED | CBI_LOOP_CLOSING | CBI_LOOP_CLOSED)) != 0) {
         return false;
     }
     return (s->io.flags & CBI_LOOP_RESHOW) != 0 ||
@@ -3010,6 +3010,32 @@ static void cbi_loop_stream_settle(cb_loop_stream *s)
 
 /* -- 16. streams: life --------------------------------------------------------------------------------- */
 
+static CBI_LOOP_COLD void cbi_loop_stream_connected(cb_loop_stream *s);
+
+/* A deadline is looked at before the descriptors are. When the program was away for long, the peer may have
+ * been in time all the same: then the deadline gives way. */
+static CBI_LOOP_COLD bool cbi_loop_stream_in_time(cb_loop_stream *s)
+{
+    const bool connecting = (s->io.flags & CBI_LOOP_CONNECTING) != 0;
+    struct pollfd p;
+    if (!connecting && (s->io.flags & CBI_LOOP_BLOCKED) == 0) {
+        return false;
+    }
+    p.fd = s->io.fd;
+    p.events = POLLOUT;
+    p.revents = 0;
+    if (poll(&p, 1, 0) <= 0) {
+        return false;
+    }
+    if (connecting) {
+        cbi_loop_stream_connected(s);
+    } else { /* the flush starts it anew if the socket is full still */
+        s->io.flags &= ~(uint32_t)(CBI_LOOP_BLOCKED | CBI_LOOP_STALLED);
+        cbi_loop_io_work(&s->io);
+    }
+    return true;
+}
+
 /* The one timer: whose deadline it is follows from the state. */
 static void cbi_loop_stream_on_time(void *user, cb_loop_timer *timer, uint64_t now_ns)
 {
@@ -3017,6 +3043,9 @@ static void cbi_loop_stream_on_time(void *user, cb_loop_timer *timer, uint64_t n
     uint32_t f = s->io.flags;
     (void)timer;
     (void)now_ns;
+    if (cbi_loop_stream_in_time(s)) {
+        return;
+    }
     if ((f & CBI_LOOP_CONNECTING) != 0) {
         cbi_loop_stream_kill(s, CB_LOOP_E_TIMEOUT, CBI_LOOP_OP_CONNECT, 0);
     } else if ((f & CBI_LOOP_CLOSING) != 0 && (f & CBI_LOOP_FIN) != 0) {
@@ -3072,7 +3101,7 @@ static int cbi_loop_socket_error(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-static CBI_LOOP_COLD void cbi_loop_stream_connected(cb_loop_stream *s)
+static void cbi_loop_stream_connected(cb_loop_stream *s)
 {
     int error = cbi_loop_socket_error(s->io.fd);
     error = error == 0 && cbi_loop_connected_to_itself(s) ? ECONNREFUSED : error;

@@ -2152,6 +2152,54 @@ static void abort_on_release(cb_shared *b)
     cb_loop_stream_abort(a->s, CB_LOOP_E_RESET);
 }
 
+/* The program itself was away for longer than the deadlines: who was ready in time has not failed. */
+BOTH(loop_deadlines_do_not_punish_peers_for_a_slow_program)
+{
+    static uint8_t big[8000000], got[65536];
+    int fd;
+    CBT_REQUIRE(world_begin(w, backend, true));
+    w->stream.output_bytes_soft = sizeof big;
+    w->stream.send_buffer_bytes = 16384;
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK);
+    CBT_EQ(world_connect(w, &w->client[0]), CB_LOOP_OK);
+    w->time += 60 * SEC; /* connected by now, and the time for it is over */
+    UNTIL(w, w->accepted == 1 && w->client[0].opens + w->client[0].closes == 1);
+    CBT_EQ(w->client[0].opens, 1);
+    fd = raw_connect(w);
+    UNTIL(w, w->accepted == 2 && w->server[1].opens == 1);
+    CBT_EQ(cb_loop_stream_write(&w->server[1].s, big, sizeof big), sizeof big);
+    CBT_EQ(cb_loop_stream_write(&w->server[1].s, big, 1), 0); /* somebody waits */
+    world_steps(w, 5);
+    CBT_CHECK(cb_loop_stream_unsent(&w->server[1].s) != 0);
+    while (recv(fd, got, sizeof got, MSG_DONTWAIT) > 0) {
+    }
+    w->time += 60 * SEC; /* the peer has read, and the loop has not looked */
+    world_steps(w, 3);
+    CBT_EQ(w->server[1].closes, 0);
+    world_steps(w, 5);
+    w->time += 29 * SEC;
+    world_steps(w, 3);
+    CBT_EQ(w->server[1].closes, 0);
+    w->time += 2 * SEC; /* now it has not */
+    world_steps(w, 3);
+    CBT_EQ(w->server[1].closes, 1);
+    CBT_EQ(w->server[1].why, CB_LOOP_E_SLOW_PEER);
+    close(fd);
+    world_end(w);
+}
+
+/* A show that is asked for while the stream is connecting waits for on_open. */
+BOTH(loop_reshow_while_connecting_comes_after_on_open)
+{
+    CBT_REQUIRE(world_begin(w, backend, false));
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK);
+    CBT_EQ(world_connect(w, &w->client[0]), CB_LOOP_OK);
+    cb_loop_stream_reshow(&w->client[0].s);
+    UNTIL(w, w->client[0].shows == 1);
+    CBT_EQ(w->client[0].opens, 1);
+    world_end(w); /* checks that on_data was not early */
+}
+
 static void timer_hook(peer *p, char event)
 {
     if (event == 'c') {
@@ -2936,7 +2984,9 @@ static const cbt_case cases[] = {
     CBT_CASE(loop_b13_half_close_both_ways),
     CBT_CASE(loop_close_after_shutdown_lingers_no_longer),
     CBT_CASE(loop_write_error_ends_a_stream_that_is_held_back),
+    CBT_CASE(loop_deadlines_do_not_punish_peers_for_a_slow_program),
     CBT_CASE(loop_release_of_shared_output_may_abort),
+    CBT_CASE(loop_reshow_while_connecting_comes_after_on_open),
     CBT_CASE(loop_b14_reset_after_half_close),
     CBT_CASE(loop_b15_pause_in_on_data_takes_effect),
     CBT_CASE(loop_b16_flooding_peer_does_not_starve_others),
