@@ -3151,10 +3151,10 @@ static void cbi_rpc_methods_fill(cb_rpc_hub *hub)
     const cb_rpc_contract *c = hub->desc.contract;
     size_t i;
     for (i = 0; i < c->count; i++) {
-        const void *member = (const uint8_t *)hub->desc.handlers + c->slots[i].handler_at;
-        bool is_handled = hub->desc.handlers != NULL && c->slots[i].row->is_handled(member);
+        const uint8_t *handlers = (const uint8_t *)hub->desc.handlers;
+        const void *member = handlers != NULL ? handlers + c->slots[i].handler_at : NULL;
         hub->methods[i].row = c->slots[i].row;
-        hub->methods[i].member = is_handled ? member : NULL;
+        hub->methods[i].member = member != NULL && c->slots[i].row->is_handled(member) ? member : NULL;
         hub->methods[i].name_hash = cbi_rpc_name_hash(c->slots[i].row);
         hub->methods[i].layout_hash = cbi_rpc_layout_hash(c->slots[i].row);
     }
