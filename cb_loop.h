@@ -246,16 +246,16 @@ CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop);
  * (another thread may post). E_BUSY inside a callback, E_STATE without a loop. */
 CB_LOOP_DEF cb_loop_status cb_loop_run(cb_loop *loop);
 
-/* One pass that waits for at most timeout_ns (CB_LOOP_FOREVER: as long as it takes; less when a signal came).
- * E_BUSY inside a callback. A stop met here ends the next run. */
+/* One pass that waits for at most timeout_ns, rounded up to milliseconds (CB_LOOP_FOREVER: as long as it
+ * takes; less when a signal came). E_BUSY inside a callback. A stop met here ends the next run. */
 CB_LOOP_DEF cb_loop_status cb_loop_step(cb_loop *loop, uint64_t timeout_ns);
 
 /* Any thread, any signal handler, any callback: cb_loop_run returns after the pass it is in; asked before a
  * run, it ends that one. */
 CB_LOOP_DEF void cb_loop_stop(cb_loop *loop);
 
-/* Nanoseconds of the current (or last) pass, monotonic. The clock is read at most once in a pass, when first
- * needed. */
+/* Nanoseconds of the current (or last) pass, monotonic. The clock is read when first needed, at most once
+ * before a pass waits and once after that. */
 CB_LOOP_DEF uint64_t cb_loop_now(const cb_loop *loop);
 
 /* True while any callback of this loop runs. */
@@ -3604,6 +3604,7 @@ static void cbi_loop_pass(struct cbi_loop_core *core, uint64_t timeout_ns)
     core->busy = true;
     if (core->work_first != NULL) { /* written outside a pass, or left by the last one: not to be slept over
                                      */
+        core->now_known = false; /* its callbacks shall not see the time of the last pass */
         cbi_loop_settle(core);
     }
     ready = cbi_loop_poll(core, timeout_ns);

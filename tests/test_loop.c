@@ -2200,6 +2200,28 @@ BOTH(loop_reshow_while_connecting_comes_after_on_open)
     world_end(w); /* checks that on_data was not early */
 }
 
+static void now_hook(peer *p, char event)
+{
+    if (event == 'd') {
+        CBT_EQ(cb_loop_now(&p->w->loop), p->w->time);
+    }
+}
+
+/* What was asked for outside is done in front of the wait; callbacks there see the time of this pass as well,
+ * else deadlines counted from it would be short by all the time that the program was away. */
+BOTH(loop_a11_now_is_of_this_pass_in_every_callback)
+{
+    CBT_REQUIRE(world_begin(w, backend, true));
+    w->template_server.hook = now_hook;
+    CBT_REQUIRE(world_listen(w) == CB_LOOP_OK && world_pair(w));
+    CBT_EQ(cb_loop_now(&w->loop), w->time);
+    w->time += 60 * SEC;
+    cb_loop_stream_reshow(&w->server[0].s);
+    world_steps(w, 1);
+    CBT_EQ(w->server[0].shows, 1);
+    world_end(w);
+}
+
 static void timer_hook(peer *p, char event)
 {
     if (event == 'c') {
@@ -2986,6 +3008,7 @@ static const cbt_case cases[] = {
     CBT_CASE(loop_write_error_ends_a_stream_that_is_held_back),
     CBT_CASE(loop_deadlines_do_not_punish_peers_for_a_slow_program),
     CBT_CASE(loop_release_of_shared_output_may_abort),
+    CBT_CASE(loop_a11_now_is_of_this_pass_in_every_callback),
     CBT_CASE(loop_reshow_while_connecting_comes_after_on_open),
     CBT_CASE(loop_b14_reset_after_half_close),
     CBT_CASE(loop_b15_pause_in_on_data_takes_effect),
