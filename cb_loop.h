@@ -639,6 +639,7 @@ extern "C" {
 #define CBI_LOOP_CLASSES 67u /* nodes, small, chunk, then four sizes a doubling up to 1 GiB */
 #define CBI_LOOP_LEVELS 11u  /* of 6 bits: all 64 bits of a time in nanoseconds */
 #define CBI_LOOP_SLOTS 64u
+#define CBI_LOOP_ALIGN 8u /* of uint64_t, which may be more than a pointer's */
 #define CBI_LOOP_MS 1000000u
 #define CBI_LOOP_NEAR 20000000u /* a wait that long or longer is left to the alarm */
 #define CBI_LOOP_SECOND 1000000000u
@@ -843,7 +844,7 @@ static bool cbi_loop_would_block(int error)
 static void *cbi_loop_malloc(void *user, size_t size, size_t align)
 {
     (void)user;
-    return align <= sizeof(void *) ? malloc(size) : NULL;
+    return align <= CBI_LOOP_ALIGN ? malloc(size) : NULL;
 }
 
 static void cbi_loop_free(void *user, void *ptr, size_t size)
@@ -872,7 +873,7 @@ static bool cbi_loop_alloc_resolve(cb_alloc *a)
 
 static void *cbi_loop_get(struct cbi_loop_core *core, size_t size)
 {
-    return core->alloc.alloc(core->alloc.user, size, sizeof(void *));
+    return core->alloc.alloc(core->alloc.user, size, CBI_LOOP_ALIGN);
 }
 
 static void cbi_loop_release(struct cbi_loop_core *core, void *ptr, size_t size)
@@ -3706,7 +3707,7 @@ static bool cbi_loop_desc_resolve(cb_loop_desc *d)
 static cb_loop_status cbi_loop_init_core(cb_loop *loop, const cb_loop_desc *d)
 {
     size_t size = sizeof(struct cbi_loop_core) + CBI_LOOP_HEADROOM + d->read_bytes;
-    struct cbi_loop_core *core = (struct cbi_loop_core *)d->alloc.alloc(d->alloc.user, size, sizeof(void *));
+    struct cbi_loop_core *core = (struct cbi_loop_core *)d->alloc.alloc(d->alloc.user, size, CBI_LOOP_ALIGN);
     if (core == NULL) {
         return CB_LOOP_E_NOMEM;
     }
@@ -3866,6 +3867,7 @@ CB_LOOP_DEF const char *cb_loop_reason(const cb_loop *loop)
 #undef CBI_LOOP_CLASSES
 #undef CBI_LOOP_LEVELS
 #undef CBI_LOOP_SLOTS
+#undef CBI_LOOP_ALIGN
 #undef CBI_LOOP_MS
 #undef CBI_LOOP_NEAR
 #undef CBI_LOOP_SECOND
