@@ -3786,16 +3786,21 @@ CB_LOOP_DEF void cb_loop_deinit(cb_loop *loop)
 
 /* This thread's posts need no atomic operation from now on. What it posted before, when it still had to,
  * comes first. */
+static CBI_LOOP_COLD void cbi_loop_own_begin(cb_loop *loop)
+{
+    cb_loop_task *task = cbi_loop_take_posted(loop->core, NULL);
+    while (task != NULL) {
+        cb_loop_task *next = task->next;
+        cbi_loop_post_own(loop->core, task);
+        task = next;
+    }
+    __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
+}
+
 static void cbi_loop_own(cb_loop *loop)
 {
-    if (__atomic_load_n(&loop->owner, __ATOMIC_RELAXED) != cbi_loop_thread()) {
-        cb_loop_task *task = cbi_loop_take_posted(loop->core, NULL);
-        while (task != NULL) {
-            cb_loop_task *next = task->next;
-            cbi_loop_post_own(loop->core, task);
-            task = next;
-        }
-        __atomic_store_n(&loop->owner, cbi_loop_thread(), __ATOMIC_RELAXED);
+    if (CBI_LOOP_UNLIKELY(__atomic_load_n(&loop->owner, __ATOMIC_RELAXED) != cbi_loop_thread())) {
+        cbi_loop_own_begin(loop);
     }
 }
 
