@@ -246,7 +246,6 @@ typedef struct cb_rpc_future { /* needs no initialisation; may not move while WA
     cb_rpc_status status;                /* valid when DONE */
     cb_rpc_session *session;             /* private */
     cb_rpc_call call;                    /* private */
-    void *reply;                         /* private */
     char reason[CB_RPC_REASON_MAX + 1u]; /* valid when DONE; NUL-terminated */
 } cb_rpc_future;
 
@@ -467,7 +466,6 @@ typedef struct cb_rpc_event {
     cb_rpc_any_fn receiver;
     void *user;
     cb_rpc_future *future;
-    void *reply;
 } cb_rpc_event;
 
 /* Takes one event from the bytes at *in and moves *in behind them; an empty span yields what tick, end,
@@ -1347,17 +1345,19 @@ static bool cbi_rpc_put_bytes(cb_rpc_session *s, const cbi_rpc_head *h, const vo
     return true;
 }
 
-/* The hello goes first, as soon as there is room for it. */
 CBI_RPC_COLD
-static bool cbi_rpc_send_hello(cb_rpc_session *s)
+static bool cbi_rpc_put_hello(cb_rpc_session *s)
 {
     cbi_rpc_head h;
-    if (s->hello_sent) {
-        return true;
-    }
     cbi_rpc_head_one(&h, CBI_RPC_HELLO);
     s->hello_sent = cbi_rpc_put_bytes(s, &h, s->hub->hello, s->hub->hello_size);
     return s->hello_sent;
+}
+
+/* The hello goes first, as soon as there is room for it. */
+static inline bool cbi_rpc_send_hello(cb_rpc_session *s)
+{
+    return s->hello_sent || cbi_rpc_put_hello(s);
 }
 
 /* An answer or refusal that finds no room up to the hard bound means a peer that does not read: that ends the
@@ -1570,10 +1570,8 @@ static cbi_rpc_open *cbi_rpc_call_find(const cb_rpc_session *s, cb_rpc_call call
 
 static void cbi_rpc_deadline_off(cb_rpc_session *s, cbi_rpc_open *c)
 {
-    if (c->heap_at != CBI_RPC_NONE) {
-        cbi_rpc_heap_remove(s, c->heap_at);
-        c->heap_at = CBI_RPC_NONE;
-    }
+    cbi_rpc_heap_remove(s, c->heap_at);
+    c->heap_at = CBI_RPC_NONE;
 }
 
 static void cbi_rpc_open_free(cb_rpc_session *s, uint32_t index)
@@ -2004,7 +2002,7 @@ static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
     if (rows_end == NULL) {
         return cbi_rpc_bad(s, "the hello's list of methods cannot be read");
     }
-    if (s->hello_sent == false && !cbi_rpc_send_hello(s)) {
+    if (!cbi_rpc_send_hello(s)) {
         return CB_RPC_NEED_OUTPUT;
     }
     s->peer = cbi_rpc_peer_get(s->hub, rows, (size_t)(rows_end - rows), count, number);
@@ -2018,17 +2016,23 @@ static cb_rpc_status cbi_rpc_read_hello(cb_rpc_session *s, cbi_rpc_in r, cb_rpc_
     return CB_RPC_OK; /* what a later version appends is not for us */
 }
 
+/* A row's layouts as they travel: the arguments', '>', the answer's. out: CB_RPC_REASON_MAX + 1 bytes. */
+static void cbi_rpc_layout_text(const cb_rpc_row *row, char *out)
+{
+    size_t cap = CB_RPC_REASON_MAX + 1u, n = row->args->describe(out, cap);
+    if (n < cap - 1u && row->reply != NULL) {
+        out[n] = '>';
+        (void)row->reply->describe(out + n + 1u, cap - n - 1u);
+    }
+}
+
 /* The refusal of a method that differs brings our layouts, so that the caller's log can show the
  * difference. */
 CBI_RPC_COLD
 static cb_rpc_status cbi_rpc_refuse_layout(cb_rpc_session *s, uint32_t id, const cb_rpc_row *row)
 {
     char text[CB_RPC_REASON_MAX + 1u];
-    size_t n = row->args->describe(text, sizeof text);
-    if (n < sizeof text - 1u && row->reply != NULL) {
-        text[n] = '>';
-        (void)row->reply->describe(text + n + 1u, sizeof text - n - 1u);
-    }
+    cbi_rpc_layout_text(row, text);
     return cbi_rpc_send_refusal(s, id, CB_RPC_E_LAYOUT, text);
 }
 
@@ -2373,13 +2377,9 @@ static const char *cbi_rpc_layout_reason(cb_rpc_session *s, const cb_rpc_row *ro
     char ours[CB_RPC_REASON_MAX + 1u];
     const char *a = ours, *b = (const char *)theirs, *a_end, *b_end = b + size;
     char at_a, at_b;
-    size_t n = row->args->describe(ours, sizeof ours);
     cbi_rpc_field fa, fb;
     cbi_rpc_text t = cbi_rpc_text_begin(s->hub->text, sizeof s->hub->text);
-    if (n < sizeof ours - 1u && row->reply != NULL) {
-        ours[n] = '>';
-        (void)row->reply->describe(ours + n + 1u, sizeof ours - n - 1u);
-    }
+    cbi_rpc_layout_text(row, ours);
     a_end = ours + strlen(ours);
     cbi_rpc_text_add(&t, row->name);
     cbi_rpc_text_add(&t, ": another layout there");
@@ -2921,7 +2921,6 @@ CB_RPC_DEF cb_rpc_status cb_rpc_call_future(cb_rpc_session *s, const cb_rpc_row 
     f->state = CB_RPC_FUTURE_WAITING;
     f->session = s;
     f->call = s->last_call;
-    f->reply = reply;
     return CB_RPC_OK;
 }
 
